@@ -1,1 +1,4 @@
-//! The layers.
+//! tower layers for the context/generation handoff of disaggregated LLM serving.
+
+pub mod json;
+pub mod trtllm;
