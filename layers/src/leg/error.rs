@@ -1,0 +1,86 @@
+use std::{error::Error, fmt};
+
+use crate::error::{BoxError, find};
+
+/// How a leg failed, said by the service that runs it.
+#[derive(Debug)]
+pub struct LegError {
+    kind: LegErrorKind,
+    source: Option<BoxError>,
+}
+
+/// What happened to a leg.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LegErrorKind {
+    /// No connection was made.
+    Connect,
+    /// The connection was lost before a byte of a reply was seen.
+    Lost,
+    /// The connection was lost, or what came over it was no HTTP, after a byte of a reply was seen.
+    Interrupted,
+    /// A deadline passed.
+    Timeout,
+    /// The reply is larger than the cap.
+    ReplyTooLarge,
+    /// No room to hold the reply.
+    Overloaded,
+    /// The worker's release is outside the supported contract; it was not called.
+    UnsupportedEngine,
+}
+
+impl LegError {
+    /// An error of this kind.
+    pub fn new(kind: LegErrorKind) -> Self {
+        Self { kind, source: None }
+    }
+
+    /// Adds what caused it.
+    pub fn with_source(mut self, source: impl Into<BoxError>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// What happened.
+    pub fn kind(&self) -> LegErrorKind {
+        self.kind
+    }
+}
+
+/// What `error` says of a leg. What nothing is known of may have happened after the reply had begun.
+pub(crate) fn classify(error: &(dyn Error + 'static)) -> LegErrorKind {
+    if let Some(known) = find::<LegError>(error) {
+        return known.kind;
+    }
+    if timed_out(error) { LegErrorKind::Timeout } else { LegErrorKind::Interrupted }
+}
+
+#[cfg(feature = "tower")]
+fn timed_out(error: &(dyn Error + 'static)) -> bool {
+    find::<tower::timeout::error::Elapsed>(error).is_some()
+}
+
+#[cfg(not(feature = "tower"))]
+fn timed_out(_: &(dyn Error + 'static)) -> bool {
+    false
+}
+
+impl fmt::Display for LegError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            LegErrorKind::Connect => "no connection to the worker",
+            LegErrorKind::Lost => "the connection to the worker was lost before a reply",
+            LegErrorKind::Interrupted => "the connection to the worker was lost inside a reply",
+            LegErrorKind::Timeout => "the worker did not answer in time",
+            LegErrorKind::ReplyTooLarge => "the reply of the worker is larger than the limit",
+            LegErrorKind::Overloaded => "no room to hold the reply of the worker",
+            LegErrorKind::UnsupportedEngine => "the release of the worker is not supported",
+        })
+    }
+}
+
+impl Error for LegError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
