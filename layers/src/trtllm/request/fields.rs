@@ -1,7 +1,7 @@
 //! What each field of a client's request must be for a handoff. Unknown fields are never looked at.
 
 use super::{Delivery, RequestError};
-use crate::json::{Kind, Object, Value};
+use crate::json::{DuplicateKey, Kind, Object, Value};
 
 /// `stream` and `stream_options`.
 ///
@@ -16,18 +16,18 @@ pub(super) fn delivery(object: &Object) -> Result<Delivery, RequestError> {
 /// Whether `stream_options` asks for a usage chunk: an object does unless it says otherwise (contract, section 4).
 fn usage(object: &Object) -> Result<bool, RequestError> {
     const FIELD: &str = "stream_options";
-    const MEMBER: &str = "include_usage";
+    const MEMBER: &str = "stream_options.include_usage";
     let Some(options) = present(object, FIELD)? else { return Ok(false) };
     if options.kind() != Kind::Object {
         return Err(RequestError::invalid(FIELD, "must be an object or null"));
     }
     let options = options.object().map_err(|error| RequestError::unreadable(FIELD, error))?;
-    match options.get(MEMBER)? {
+    match options.get("include_usage").map_err(|_| DuplicateKey(MEMBER))? {
         None => Ok(true),
         Some(value) if value.is_null() => Ok(false),
-        Some(value) => value.as_bool().ok_or_else(|| {
-            RequestError::invalid("stream_options.include_usage", "must be true, false or null")
-        }),
+        Some(value) => {
+            value.as_bool().ok_or_else(|| RequestError::invalid(MEMBER, "must be true, false or null"))
+        }
     }
 }
 
