@@ -4,6 +4,7 @@ pub mod buffer;
 pub mod error;
 pub mod json;
 pub mod leg;
+pub mod mint;
 pub mod settle;
 pub mod trtllm;
 

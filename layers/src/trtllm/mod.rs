@@ -2,5 +2,14 @@
 //!
 //! Everything here is a pure function of bytes; nothing waits, and nothing knows about tower.
 
-/// The header in which an endpoint picker names the context worker (contract, section 1).
-pub const ROUTING_HEADER: http::HeaderName = http::HeaderName::from_static("x-prefiller-host-port");
+mod endpoint;
+mod guard;
+mod id;
+mod request;
+
+pub use self::{
+    endpoint::{ContextEndpoint, EndpointError, EndpointErrorKind, Host, ROUTING_HEADER, context_endpoint},
+    guard::check_passthrough,
+    id::DisaggRequestId,
+    request::{ClientRequest, Delivery, Endpoint, RequestError, RequestErrorKind},
+};
