@@ -13,3 +13,34 @@ pub use self::{
     id::DisaggRequestId,
     request::{ClientRequest, Delivery, Endpoint, RequestError, RequestErrorKind},
 };
+
+// What comes back from the workers, and what is made of it.
+mod clean;
+mod context;
+mod generation;
+mod leak;
+mod params;
+mod reply;
+mod reply_error;
+mod schema;
+mod shape;
+mod strip;
+mod terminal;
+mod token_ids;
+mod usage;
+mod version;
+mod worker_error;
+
+pub use self::{
+    clean::clean_generation_reply,
+    context::context_body,
+    generation::generation_body,
+    leak::{MAX_RELAYED_ERROR, may_carry_state},
+    reply::{ContextReply, GenerationId, Verdict},
+    reply_error::{ReplyError, ReplyErrorKind},
+    schema::{IdLayout, Knowledge, Schema},
+    shape::Shape,
+    terminal::{terminal_stream, terminal_whole},
+    version::{Engine, Release, SUPPORTED},
+    worker_error::{MAX_MESSAGE, worker_message},
+};
