@@ -329,3 +329,11 @@ fn errors_say_what_to_do_and_quote_nothing() {
     let request = ClientRequest::parse(Chat, Bytes::from_static(br#"{"messages":["SECRET"]}"#)).unwrap();
     assert!(!format!("{request:?}").contains("SECRET"));
 }
+
+#[test]
+fn requests_and_errors_go_between_threads() {
+    fn shared<T: Clone + Send + Sync + std::fmt::Debug + 'static>() {}
+    shared::<ClientRequest>();
+    shared::<RequestError>();
+    shared::<crate::trtllm::ContextEndpoint>();
+}
