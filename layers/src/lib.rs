@@ -1,10 +1,14 @@
 //! tower layers for the context/generation handoff of disaggregated LLM serving.
 
 pub mod buffer;
+pub mod cancel;
 pub mod error;
 pub mod json;
 pub mod leg;
+pub mod respond;
 pub mod settle;
+#[cfg(any(test, feature = "test-util"))]
+pub mod test_util;
 pub mod trtllm;
 
 /// Does nothing but make the compiler check that `service` takes requests of type `R`.
