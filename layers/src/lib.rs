@@ -3,6 +3,7 @@
 pub mod body;
 pub mod buffer;
 mod call;
+pub mod cancel;
 pub mod context;
 pub mod contract;
 pub mod error;
@@ -11,9 +12,15 @@ pub mod handoff;
 pub mod json;
 pub mod leg;
 pub mod mint;
+pub mod respond;
 pub mod settle;
+pub mod stack;
 pub mod terminal;
+#[cfg(any(test, feature = "test-util"))]
+pub mod test_util;
 pub mod trtllm;
+
+pub use self::stack::{HandoffBody, HandoffLayer, HandoffService};
 
 /// Does nothing but make the compiler check that `service` takes requests of type `R`.
 ///
