@@ -2,6 +2,7 @@ use std::{
     fmt,
     future::{Future, poll_fn},
     pin::{Pin, pin},
+    task::Poll,
 };
 
 use bytes::{Buf, Bytes};
@@ -27,11 +28,11 @@ impl<B: Body + Send + 'static> OrSettle<Call<B>> {
     pub(crate) fn call(call: Call<B>, ticket: Ticket) -> Self {
         let settle = |call: Call<B>, ticket: &Ticket| {
             let follow = ticket.clone();
-            ticket.settle(async move {
+            ticket.settle(until_ended(ticket.clone(), async move {
                 if let Ok(response) = call.await {
                     first_byte(response, &follow).await;
                 }
-            });
+            }));
         };
         Self { work: Some(call), settle, ticket }
     }
@@ -92,6 +93,17 @@ impl<T> fmt::Debug for OrSettle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.work.is_some() { "running" } else { "done" })
     }
+}
+
+/// Runs `work` until the handoff has ended. That may be long before the work is done: a layer inside of a call reads a
+/// reply to its end, and nobody is there to be shown it.
+async fn until_ended(ticket: Ticket, work: impl Future<Output = ()>) {
+    let mut work = pin!(work);
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Pending if ticket.is_open() => Poll::Pending,
+        _ => Poll::Ready(()),
+    })
+    .await;
 }
 
 /// Waits until the generation worker has shown that it has the KV cache: by the first byte of its answer.
