@@ -132,7 +132,11 @@ fn whole<B: Body<Data = Bytes> + Send + Unpin + 'static>(
     ticket: &Ticket,
 ) -> Result<Response<RelayBody<B>>, BoxError> {
     match read {
-        Ok(bytes) => Ok(relay(head, clean_generation_reply(bytes))),
+        Ok(bytes) => {
+            // For a reply without a byte: nothing shows that the cache was collected.
+            ticket.resolve(Resolution::Failed);
+            Ok(relay(head, clean_generation_reply(bytes)))
+        }
         Err(CollectError::TooLarge | CollectError::Overloaded) => {
             metrics::counter!("disagg_uncleaned_replies_total").increment(1);
             let (first, rest) = body.into_parts();
