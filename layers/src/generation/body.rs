@@ -117,6 +117,8 @@ where
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Relay::Whole(text) => text.size_hint(),
+            // An error is still to come: an exact nothing would pass for a clean end.
+            Relay::Stream { broken: Some(_), .. } => SizeHint::new(),
             Relay::Stream { first, rest, .. } => {
                 let first = first.as_ref().map_or(0, |first| first.len() as u64);
                 let rest = rest.get().map_or(SizeHint::with_exact(0), B::size_hint);
