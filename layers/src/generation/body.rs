@@ -84,6 +84,10 @@ where
                     rest.ticket().resolve(Resolution::Collected);
                     watch.data(data);
                 }
+                // A server may ask for no more than that.
+                if rest.get().is_some_and(B::is_end_stream) {
+                    watch.end(StreamEnd::Clean);
+                }
                 Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(error)) => {

@@ -88,7 +88,11 @@ impl Drop for StreamWatch {
     fn drop(&mut self) {
         if self.events && !self.ended {
             // After the last event nobody has to read on to the end of the body.
-            let how = if self.done { "done" } else { "dropped" };
+            let how = match (self.error, self.done) {
+                (true, _) => "error_event",
+                (false, true) => "done",
+                (false, false) => "dropped",
+            };
             metrics::counter!("disagg_generation_streams_total", "end" => how).increment(1);
         }
     }
