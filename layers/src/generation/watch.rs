@@ -88,6 +88,7 @@ impl Drop for StreamWatch {
     fn drop(&mut self) {
         if self.events && !self.ended {
             // After the last event nobody has to read on to the end of the body.
+            self.line();
             let how = match (self.error, self.done) {
                 (true, _) => "error_event",
                 (false, true) => "done",
