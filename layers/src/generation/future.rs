@@ -135,10 +135,13 @@ fn whole<B: Body<Data = Bytes> + Send + Unpin + 'static>(
         Ok(bytes) => {
             // For a reply without a byte: nothing shows that the cache was collected.
             ticket.resolve(Resolution::Failed);
+            if decide::is_encoded(&head.headers) {
+                count_uncleaned();
+            }
             Ok(relay(head, clean_generation_reply(bytes)))
         }
         Err(CollectError::TooLarge | CollectError::Overloaded) => {
-            metrics::counter!("disagg_uncleaned_replies_total").increment(1);
+            count_uncleaned();
             let (first, rest) = body.into_parts();
             Ok(Response::from_parts(head, RelayBody::rest(first, rest, ticket.clone())))
         }
@@ -149,6 +152,11 @@ fn whole<B: Body<Data = Bytes> + Send + Unpin + 'static>(
     }
 }
 
+/// A reply is relayed that could not be searched for internal members.
+fn count_uncleaned() {
+    metrics::counter!("disagg_uncleaned_replies_total").increment(1);
+}
+
 /// A refusal, relayed when its text cannot carry internal state.
 fn refused<B>(
     head: Parts,
@@ -156,7 +164,9 @@ fn refused<B>(
     reply: &ContextReply,
 ) -> Result<Response<RelayBody<B>>, BoxError> {
     match read {
-        Ok(bytes) if !may_carry_state(&bytes, reply) => Ok(relay(head, bytes.into())),
+        Ok(bytes) if !decide::is_encoded(&head.headers) && !may_carry_state(&bytes, reply) => {
+            Ok(relay(head, bytes.into()))
+        }
         _ => Err(GenerationError::new(GenerationErrorKind::Rejected(head.status))
             .with_retry_after(head.headers.get(RETRY_AFTER).cloned())
             .into()),
