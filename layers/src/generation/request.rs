@@ -2,7 +2,7 @@ use http::{
     Method, Request, Uri,
     header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderValue},
     request::Parts,
-    uri::PathAndQuery,
+    uri::{PathAndQuery, Scheme},
 };
 
 use crate::{
@@ -33,8 +33,10 @@ pub(super) fn leg_request(
 fn target(client: &Uri, path: &'static str, origin: Option<&Uri>) -> Uri {
     let mut target = http::uri::Parts::default();
     if let Some(origin) = origin {
-        target.scheme = origin.scheme().cloned();
         target.authority = origin.authority().cloned();
+        // `host:port` alone is an origin too.
+        let scheme = origin.scheme().unwrap_or(&Scheme::HTTP);
+        target.scheme = target.authority.is_some().then(|| scheme.clone());
     }
     target.path_and_query = match client.query() {
         // The query stood in a valid URI before.
