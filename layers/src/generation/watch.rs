@@ -33,12 +33,16 @@ pub(super) enum StreamEnd {
 impl StreamWatch {
     /// For an event stream.
     pub(super) fn events() -> Self {
-        Self { events: true, line: [0; LONGEST], len: 0, done: false, error: false, ended: false }
+        Self::new(true)
     }
 
     /// For a reply of another kind, which has no events to look for.
     pub(super) fn anything() -> Self {
-        Self { events: false, ..Self::events() }
+        Self::new(false)
+    }
+
+    fn new(events: bool) -> Self {
+        Self { events, line: [0; LONGEST], len: 0, done: false, error: false, ended: false }
     }
 
     pub(super) fn data(&mut self, data: &[u8]) {
