@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body::{Body, Frame};
+use http_body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
 
 use crate::{
@@ -37,7 +37,7 @@ pub(crate) const WHOLE: &str =
     r#"{"model":"m","messages":[{"role":"user","content":"CANARY"}],"max_tokens":9}"#;
 
 /// A context reply that makes a generation leg due.
-pub(crate) const DUE: &str = r#"{"id":"chatcmpl-1","object":"chat.completion","created":1790000000,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"CANARY-FIRST"},"logprobs":null,"finish_reason":"length","stop_reason":null,"disaggregated_params":{"request_type":"context_only","first_gen_tokens":[4321],"ctx_request_id":77,"encoded_opaque_state":"CANARYSTATEQUFBQUFBQUFBQUFBQUFBQUFBQQ==","disagg_request_id":4398046511111,"ctx_dp_rank":0,"ctx_info_endpoint":"tcp://10.0.0.5:37771","schedule_style":0,"resolved_thinking":true}}],"usage":{"prompt_tokens":3,"total_tokens":4,"completion_tokens":1},"prompt_token_ids":[1,2,3]}"#;
+pub(crate) const DUE: &str = r#"{"id":"chatcmpl-1","object":"chat.completion","created":1790000000,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"CANARY-FIRST"},"logprobs":null,"finish_reason":"length","stop_reason":null,"disaggregated_params":{"request_type":"context_only","first_gen_tokens":[4321],"ctx_request_id":77,"encoded_opaque_state":"CANARYSTATEQUFBQUFBQUFBQUFBQUFBQUFBQQ==","disagg_request_id":4398046511111,"ctx_dp_rank":0,"ctx_info_endpoint":"tcp://10.0.0.5:37771","schedule_style":0,"ctx_usage":null,"resolved_thinking":true}}],"usage":{"prompt_tokens":3,"total_tokens":4,"completion_tokens":1},"prompt_token_ids":[1,2,3]}"#;
 
 /// A context reply that is the whole answer.
 pub(crate) const ENDED: &str = r#"{"id":"chatcmpl-1","object":"chat.completion","created":1790000000,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"Yes."},"logprobs":null,"finish_reason":"stop","stop_reason":null,"disaggregated_params":{"request_type":"context_only","ctx_request_id":null}}],"prompt_token_ids":[1,2,3]}"#;
@@ -110,6 +110,7 @@ pub(crate) async fn background() {
 /// A body that is written as the test goes along.
 pub(crate) struct Pipe {
     frames: mpsc::UnboundedReceiver<Result<Frame<Bytes>, BoxError>>,
+    size: SizeHint,
     seen: Arc<Seen>,
 }
 
@@ -128,7 +129,15 @@ struct Seen {
 pub(crate) fn pipe() -> (Pipe, PipeEnd) {
     let (sender, frames) = mpsc::unbounded_channel();
     let seen = Arc::new(Seen::default());
-    (Pipe { frames, seen: seen.clone() }, PipeEnd { frames: Some(sender), seen })
+    (Pipe { frames, size: SizeHint::new(), seen: seen.clone() }, PipeEnd { frames: Some(sender), seen })
+}
+
+impl Pipe {
+    /// Says that so many bytes are to come.
+    pub(crate) fn announcing(mut self, bytes: u64) -> Self {
+        self.size = SizeHint::with_exact(bytes);
+        self
+    }
 }
 
 impl PipeEnd {
@@ -175,6 +184,10 @@ impl Body for Pipe {
             self.seen.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
         Poll::Ready(frame)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.size.clone()
     }
 }
 
