@@ -4,6 +4,8 @@ pub mod body;
 pub mod buffer;
 mod call;
 pub mod cancel;
+#[cfg(test)]
+mod chain;
 pub mod context;
 pub mod contract;
 pub mod error;
