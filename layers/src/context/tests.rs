@@ -1,6 +1,6 @@
 use bytes::Bytes;
 use http::{Request, Response};
-use tokio_test::{assert_pending, task};
+use tokio_test::{assert_pending, assert_ready_ok, task};
 use tower::{Layer, Service, ServiceExt};
 
 use super::*;
@@ -36,13 +36,14 @@ fn setup(settler: Settler) -> Setup {
 
 impl Setup {
     /// A call that was not polled.
-    async fn call(&mut self) -> Call {
-        task::spawn(self.service.ready().await.unwrap().call(handoffs_request()))
+    fn call(&mut self) -> Call {
+        assert_ready_ok!(task::spawn(self.service.ready()).poll());
+        task::spawn(self.service.call(handoffs_request()))
     }
 
     /// A call whose leg runs, with what the leg was sent.
     async fn running(&mut self) -> (Call, Request<LegBody>, LegReply<Response<Bytes>>) {
-        let mut call = self.call().await;
+        let mut call = self.call();
         assert_pending!(call.poll());
         let (request, reply) = self.leg.try_next().expect("the leg was called");
         (call, request, reply)

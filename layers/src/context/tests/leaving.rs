@@ -32,7 +32,7 @@ struct Reached {
 async fn reach(window: Window, settler: Settler) -> Reached {
     let mut s = setup(settler);
     s.inner.block();
-    let mut call = s.call().await;
+    let mut call = s.call();
     let (request, mut leg) = s.leg.try_next().unwrap();
     let mut inner = None;
     if window >= Window::LegRuns {

@@ -102,6 +102,19 @@ async fn a_refusal_that_could_carry_state_is_replaced() {
     }
 }
 
+/// The limit is one of reading, too: a worker may write without end.
+#[tokio::test]
+async fn a_refusal_is_read_no_further_than_it_may_be_relayed() {
+    let mut s = setup(GenerationLayer::new(), settler());
+    let (mut call, _, end) = s.answered(json().status(400)).await;
+    end.send("x".repeat(MAX_RELAYED_ERROR));
+    assert_pending!(call.poll());
+    end.send("x");
+    end.send("x");
+    assert_ready_err!(call.poll());
+    assert_eq!(end.read(), MAX_RELAYED_ERROR + 1);
+}
+
 #[tokio::test]
 async fn a_refusal_that_finds_no_room_is_replaced() {
     let mut s = setup(GenerationLayer::new().budget(BufferBudget::new(3)), settler());
