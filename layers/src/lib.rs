@@ -1,10 +1,16 @@
 //! tower layers for the context/generation handoff of disaggregated LLM serving.
 
+pub mod body;
 pub mod buffer;
+mod call;
+pub mod context;
 pub mod error;
+pub mod handoff;
 pub mod json;
 pub mod leg;
+pub mod mint;
 pub mod settle;
+pub mod terminal;
 pub mod trtllm;
 
 /// Does nothing but make the compiler check that `service` takes requests of type `R`.

@@ -36,8 +36,6 @@ pub enum ContextErrorKind {
     UnsupportedEngine,
     /// No room to hold the reply: the limit of bytes held is reached.
     Overloaded,
-    /// No id could be made for the request.
-    NoId,
 }
 
 impl ContextErrorKind {
@@ -81,11 +79,6 @@ impl ContextErrorKind {
             Self::Overloaded => {
                 (StatusCode::SERVICE_UNAVAILABLE, "overloaded", "the proxy has no room for the context reply")
             }
-            Self::NoId => (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "internal_error",
-                "no disaggregation request id could be made for the request",
-            ),
         }
     }
 }

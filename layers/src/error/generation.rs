@@ -26,8 +26,6 @@ pub enum GenerationErrorKind {
     Interrupted,
     /// The worker's release is outside the supported contract.
     UnsupportedEngine,
-    /// No room to hold the reply: the limit of bytes held is reached.
-    Overloaded,
 }
 
 impl GenerationErrorKind {
@@ -55,11 +53,6 @@ impl GenerationErrorKind {
                 StatusCode::BAD_GATEWAY,
                 "unsupported_engine_version",
                 "the release of the generation worker is not supported",
-            ),
-            Self::Overloaded => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "overloaded",
-                "the proxy has no room for the generation reply",
             ),
         }
     }

@@ -1,7 +1,7 @@
 use super::{Handoff, Minted, Open, Primed, Validated};
 use crate::{
     settle::{Resolution, Settler, Ticket},
-    trtllm::{ClientRequest, ContextEndpoint, ContextReply, DisaggRequestId, Due},
+    trtllm::{self, ClientRequest, ContextEndpoint, ContextReply, DisaggRequestId},
 };
 
 /// What is to be done after the context step; see [`Handoff::judge`].
@@ -57,11 +57,11 @@ impl Handoff<Primed> {
 
     /// Decides what comes next, by the reply's `finish_reason` (contract, section 3).
     pub fn judge(self) -> Verdict {
-        match self.stage.reply.due() {
-            Due::Generation => {
+        match self.stage.reply.verdict() {
+            trtllm::Verdict::Generate => {
                 Verdict::Generate(self.step(|Primed { id, reply, ticket }| Open { id, reply, ticket }))
             }
-            Due::Nothing => {
+            trtllm::Verdict::Terminal => {
                 self.stage.ticket.resolve(Resolution::Released);
                 Verdict::Terminal(self)
             }

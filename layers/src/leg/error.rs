@@ -1,4 +1,4 @@
-use std::{error::Error, fmt};
+use std::{borrow::Cow, error::Error, fmt};
 
 use crate::error::{BoxError, find};
 
@@ -6,6 +6,7 @@ use crate::error::{BoxError, find};
 #[derive(Debug)]
 pub struct LegError {
     kind: LegErrorKind,
+    message: Option<Cow<'static, str>>,
     source: Option<BoxError>,
 }
 
@@ -32,7 +33,13 @@ pub enum LegErrorKind {
 impl LegError {
     /// An error of this kind.
     pub fn new(kind: LegErrorKind) -> Self {
-        Self { kind, source: None }
+        Self { kind, message: None, source: None }
+    }
+
+    /// Says more than the kind does. The text reaches the client.
+    pub fn with_message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
+        self.message = Some(message.into());
+        self
     }
 
     /// Adds what caused it.
@@ -44,6 +51,11 @@ impl LegError {
     /// What happened.
     pub fn kind(&self) -> LegErrorKind {
         self.kind
+    }
+
+    /// What is to be said to the client instead of the text that belongs to the kind.
+    pub fn message(&self) -> Option<&str> {
+        self.message.as_deref()
     }
 }
 
@@ -67,6 +79,9 @@ fn timed_out(_: &(dyn Error + 'static)) -> bool {
 
 impl fmt::Display for LegError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(message) = &self.message {
+            return f.write_str(message);
+        }
         f.write_str(match self.kind {
             LegErrorKind::Connect => "no connection to the worker",
             LegErrorKind::Lost => "the connection to the worker was lost before a reply",

@@ -36,6 +36,7 @@ mod error;
 pub mod headers;
 mod signal;
 
+pub(crate) use self::error::classify;
 pub use self::{
     body::LegBody,
     buffered::{BufferReply, BufferReplyFuture, BufferReplyLayer},

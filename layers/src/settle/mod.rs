@@ -19,9 +19,11 @@
 //!
 //! Metrics: `disagg_settlements_total{result}` and `disagg_orphaned_handoffs_total{reason}`.
 
+mod leave;
 mod settler;
 mod ticket;
 
+pub(crate) use self::leave::{Call, OrSettle};
 pub use self::{
     settler::{SettleCounts, Settler},
     ticket::{Resolution, Ticket},

@@ -1,0 +1,112 @@
+//! Whether a generation worker's error may be shown to a client.
+
+use super::ContextReply;
+use crate::json::Value;
+
+/// The largest error body that is relayed, in bytes. Errors that quote the request are tens of kilobytes and more
+/// (contract, section 4), useful ones a few hundred bytes.
+pub const MAX_RELAYED_ERROR: usize = 8 * 1024;
+
+/// Whether an error body of the generation worker could carry what the context worker handed over. Such a body is
+/// neither relayed nor logged.
+///
+/// It could when it is larger than [`MAX_RELAYED_ERROR`], or when it holds the opaque state (a beginning or an end of
+/// it, as a quotation may be shortened), the info endpoint, or the name of one of the two; also where they are
+/// written with JSON escapes, up to strings of JSON within strings. The body has to be uncompressed.
+pub fn may_carry_state(body: &[u8], reply: &ContextReply) -> bool {
+    if body.len() > MAX_RELAYED_ERROR {
+        return true;
+    }
+    let needles = needles(reply);
+    let mut text = body.to_vec();
+    for _ in 0..MOST_ESCAPE_LEVELS {
+        if needles.iter().any(|needle| needle.is_in(&text)) {
+            return true;
+        }
+        let plain = unescaped(&text);
+        if plain == text {
+            return false;
+        }
+        text = plain;
+    }
+    // Escapes below escapes below escapes: no worker writes so.
+    true
+}
+
+const MOST_ESCAPE_LEVELS: usize = 8;
+
+/// How much of the opaque state is enough to recognise it.
+const FRAGMENT: usize = 16;
+
+/// A text that gives internal state away.
+struct Needle(Vec<u8>);
+
+impl Needle {
+    /// A short text could be part of a word by accident, so it has to stand alone.
+    fn is_in(&self, text: &[u8]) -> bool {
+        let needle = self.0.as_slice();
+        let stands_alone = |at: usize| {
+            let before = at.checked_sub(1).and_then(|before| text.get(before));
+            let after = text.get(at + needle.len());
+            [before, after].into_iter().flatten().all(|byte| !byte.is_ascii_alphanumeric())
+        };
+        text.windows(needle.len())
+            .enumerate()
+            .any(|(at, window)| window == needle && (needle.len() >= FRAGMENT || stands_alone(at)))
+    }
+}
+
+fn needles(reply: &ContextReply) -> Vec<Needle> {
+    let mut texts = vec![b"encoded_opaque_state".to_vec(), b"ctx_info_endpoint".to_vec()];
+    if let Some(state) = reply.opaque_state().map(plain) {
+        let end = state.len().saturating_sub(FRAGMENT);
+        texts.push(state[..state.len().min(FRAGMENT)].to_vec());
+        texts.push(state[end..].to_vec());
+    }
+    if let Some(endpoint) = reply.info_endpoint().map(plain) {
+        // An error of a transport names the address without the scheme.
+        let scheme = endpoint.windows(3).position(|window| window == b"://").map_or(0, |at| at + 3);
+        texts.push(endpoint[scheme..].to_vec());
+    }
+    texts.retain(|text| !text.is_empty());
+    texts.into_iter().map(Needle).collect()
+}
+
+/// A JSON string without its quotes and escapes.
+fn plain(value: &Value) -> Vec<u8> {
+    let text = value.bytes();
+    unescaped(text.get(1..text.len().saturating_sub(1)).unwrap_or_default())
+}
+
+/// One level of JSON escapes undone, as far as ASCII is concerned. Never longer than the text.
+fn unescaped(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [byte, tail @ ..] = rest {
+        rest = tail;
+        match (byte, tail) {
+            (b'\\', [b'u' | b'U', digits @ ..]) if ascii(digits).is_some() => {
+                out.extend(ascii(digits));
+                rest = &digits[4..];
+            }
+            (b'\\', [escaped @ (b'\\' | b'/' | b'"' | b'\''), tail @ ..]) => {
+                out.push(*escaped);
+                rest = tail;
+            }
+            _ => out.push(*byte),
+        }
+    }
+    out
+}
+
+/// The ASCII character that four hexadecimal digits name.
+fn ascii(digits: &[u8]) -> Option<u8> {
+    let digits = std::str::from_utf8(digits.get(..4)?).ok()?;
+    if digits.starts_with('+') {
+        return None;
+    }
+    u8::from_str_radix(digits, 16).ok().filter(u8::is_ascii)
+}
+
+#[cfg(test)]
+mod tests;

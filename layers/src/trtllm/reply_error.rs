@@ -1,0 +1,77 @@
+use std::{error::Error, fmt};
+
+use crate::json::JsonError;
+
+/// Why a context worker's reply cannot be handed on.
+///
+/// The text names the field and what is wrong with it, and quotes nothing of the reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplyError {
+    kind: ReplyErrorKind,
+    field: &'static str,
+    reason: &'static str,
+    source: Option<JsonError>,
+}
+
+/// What went wrong at the context worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReplyErrorKind {
+    /// The reply is no usable handoff and no finished answer (`invalid_context_reply`).
+    NotUsable,
+    /// The context worker gave the request up (`context_aborted`).
+    Aborted,
+}
+
+impl ReplyError {
+    pub(super) fn not_usable(field: &'static str, reason: &'static str) -> Self {
+        Self { kind: ReplyErrorKind::NotUsable, field, reason, source: None }
+    }
+
+    pub(super) fn json(field: &'static str, reason: &'static str, source: JsonError) -> Self {
+        Self { source: Some(source), ..Self::not_usable(field, reason) }
+    }
+
+    pub(super) fn aborted(field: &'static str, reason: &'static str) -> Self {
+        Self { kind: ReplyErrorKind::Aborted, ..Self::not_usable(field, reason) }
+    }
+
+    /// What kind of failure it is.
+    pub fn kind(&self) -> ReplyErrorKind {
+        self.kind
+    }
+
+    /// The path of the field at fault, such as `choices[0].finish_reason`; empty when it is the reply as a whole.
+    pub fn field(&self) -> &str {
+        self.field
+    }
+
+    /// What is wrong with the field, to be read after its name.
+    pub fn reason(&self) -> &str {
+        self.reason
+    }
+}
+
+impl fmt::Display for ReplyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            ReplyErrorKind::Aborted => f.write_str("the context worker gave the request up: ")?,
+            ReplyErrorKind::NotUsable => f.write_str("the context worker's reply cannot be used: ")?,
+        }
+        match self.field {
+            "" => f.write_str("the body")?,
+            field => write!(f, "`{field}`")?,
+        }
+        write!(f, " {}", self.reason)?;
+        match &self.source {
+            Some(source) => write!(f, " ({source})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Error for ReplyError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_ref().map(|source| source as _)
+    }
+}

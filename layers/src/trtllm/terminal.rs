@@ -1,0 +1,30 @@
+//! The client's answer when the context step finished the request.
+
+use super::{ClientRequest, ContextReply, Endpoint, strip::without_handoff};
+use crate::json::Segments;
+
+mod chat;
+mod completions;
+mod frames;
+
+/// The answer to a client that does not stream: the context reply without `disaggregated_params`,
+/// `prompt_token_ids` and `prompt_token_ids_b64` (contract, section 4). What stays keeps its bytes.
+pub fn terminal_whole(request: &ClientRequest, reply: &ContextReply) -> Segments {
+    debug_assert_eq!(request.endpoint(), reply.endpoint(), "a reply answers the endpoint that was asked");
+    without_handoff(reply.object()).unwrap_or_else(|| reply.object().text().clone().into())
+}
+
+/// The answer to a client that streams, as server-sent events, with `[DONE]` at the end (contract, section 4;
+/// TensorRT-LLM's own orchestrator sends only `[DONE]` here, and the text is lost).
+///
+/// Values are the reply's, in its JSON text: half of a surrogate pair stays one. A usage chunk comes only when the
+/// client asked for it and the reply has the usage.
+pub fn terminal_stream(request: &ClientRequest, reply: &ContextReply) -> Segments {
+    match request.endpoint() {
+        Endpoint::Chat => chat::frames(request, reply),
+        Endpoint::Completions => completions::frames(request, reply),
+    }
+}
+
+#[cfg(test)]
+mod tests;
