@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use http::Uri;
-use tower_disagg::trtllm::Release;
+use tower_disagg::trtllm::{Engine, Release, SUPPORTED};
 use tracing_subscriber::EnvFilter;
 
 /// The longest time that can be set: 365 days. Longer ones are taken for mistakes, and could not be added to a clock.
@@ -94,13 +94,14 @@ impl FromStr for EngineVersion {
         if text == "auto" {
             return Ok(Self::Auto);
         }
-        let release: Release =
-            text.parse().map_err(|_| "expected auto, or a release such as 1.3.0rc24".to_owned())?;
-        if release.is_supported() {
-            Ok(Self::Pinned(release))
-        } else {
-            Err("this release is not supported: expected 1.3.0rc3 or newer".to_owned())
+        let release = Release::parse(text);
+        if !release.is_recognised() {
+            return Err("expected auto, or a release such as 1.3.0rc24".to_owned());
         }
+        if !Engine::Known(release.clone()).is_supported() {
+            return Err(format!("this release is not supported: expected {SUPPORTED}"));
+        }
+        Ok(Self::Pinned(release))
     }
 }
 
