@@ -5,14 +5,15 @@
 //! connection lost before any byte of a reply from one lost after.
 
 mod connect;
-mod http;
+mod pooled;
 mod idle;
 mod reply;
 mod track;
 
 pub(crate) use self::{
-    http::HttpClient,
+
     idle::{IdleBody, IdleLayer},
+    pooled::HttpClient,
 };
 
 use std::{error::Error, time::Duration};

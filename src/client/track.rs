@@ -34,11 +34,11 @@ impl ReplySeen {
         self.0.store(ANSWERED, Ordering::Release);
     }
 
-    fn read(&self) {
+    pub(super) fn read(&self) {
         let _ = self.0.compare_exchange(NOTHING, BYTES, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    fn wrote(&self) {
+    pub(super) fn wrote(&self) {
         let _ = self.0.compare_exchange(ANSWERED, NOTHING, Ordering::AcqRel, Ordering::Relaxed);
     }
 }

@@ -206,7 +206,9 @@ fn bad_files_are_refused_by_name() {
 fn help_is_no_error() {
     let error = parse(["--help"]).unwrap_err();
     assert_eq!(error.0.exit_code(), 0);
-    assert!(error.to_string().contains("DISAGG_CONTEXT_TIMEOUT"), "{error}");
+    for text in ["--context-timeout <TIME>", "Workers:", "[default: 180s]", "DISAGG_"] {
+        assert!(error.to_string().contains(text), "{text}: {error}");
+    }
 }
 
 #[test]
