@@ -77,11 +77,11 @@ fn invalid(error: RequestError) -> ContractError {
     }
 }
 
-/// Why a body could not be read.
-pub(super) fn unread(error: CollectError, rules: &Rules) -> BoxError {
+/// Why a body of at most `limit` bytes could not be read.
+pub(crate) fn unread(error: CollectError, limit: u64) -> BoxError {
     match error {
         CollectError::TooLarge => ContractError::new(ContractErrorKind::RequestTooLarge)
-            .with_message(format!("the request body is larger than the limit of {} bytes", rules.max_body))
+            .with_message(format!("the request body is larger than the limit of {limit} bytes"))
             .into(),
         CollectError::Overloaded => AdmissionError::new(AdmissionErrorKind::Overloaded)
             .with_message("the proxy has no room to hold the request; try again later")

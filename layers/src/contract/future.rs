@@ -115,7 +115,7 @@ where
                 }
                 StateProj::Body { body, deadline, rules, then } => {
                     let body = match body.poll(cx) {
-                        Poll::Ready(body) => body.map_err(|error| decide::unread(error, rules))?,
+                        Poll::Ready(body) => body.map_err(|error| decide::unread(error, rules.max_body))?,
                         Poll::Pending => {
                             let Some(deadline) = deadline.as_pin_mut() else { return Poll::Pending };
                             ready!(deadline.poll(cx));

@@ -66,6 +66,11 @@ impl<P> ContractLayer<P> {
         self.with(|rules| rules.guard = guard)
     }
 
+    /// Sends requests that have no routing header to another service.
+    pub fn passthrough<Q>(self, passthrough: Q) -> ContractLayer<Q> {
+        ContractLayer { passthrough, rules: self.rules }
+    }
+
     fn with(mut self, change: impl FnOnce(&mut Rules)) -> Self {
         change(Arc::make_mut(&mut self.rules));
         self

@@ -68,6 +68,7 @@ mod layer;
 mod refuse;
 mod service;
 
+pub(crate) use self::decide::unread;
 use crate::body::EitherBody;
 
 pub use self::{
