@@ -63,4 +63,3 @@ pub(super) fn leg_failed(error: BoxError) -> ContextError {
         None => failed,
     }
 }
-

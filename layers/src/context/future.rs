@@ -43,7 +43,10 @@ impl<B: Body + Send + 'static> ContextFuture<B> {
     }
 
     pub(super) fn failed(error: BoxError, ticket: Ticket) -> Self {
-        Self { work: OrSettle::call(Box::pin(std::future::ready(Err(error))), ticket), head: ReplyHead::new() }
+        Self {
+            work: OrSettle::call(Box::pin(std::future::ready(Err(error))), ticket),
+            head: ReplyHead::new(),
+        }
     }
 }
 

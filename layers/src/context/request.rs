@@ -22,9 +22,8 @@ pub(super) fn leg_request(
     let body = LegBody::new(context_body(handoff.request(), handoff.id()));
     let mut request = Request::new(body);
     *request.method_mut() = Method::POST;
-    *request.uri_mut() = uri(parts, handoff).map_err(|error| {
-        ContractError::new(ContractErrorKind::InvalidEppMetadata).with_source(error)
-    })?;
+    *request.uri_mut() = uri(parts, handoff)
+        .map_err(|error| ContractError::new(ContractErrorKind::InvalidEppMetadata).with_source(error))?;
     *request.headers_mut() = parts.headers.clone();
     strip_context_request(request.headers_mut());
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

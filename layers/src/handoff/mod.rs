@@ -89,12 +89,7 @@ impl<S: Stage> Handoff<S> {
     }
 
     fn step<T: Stage>(self, next: impl FnOnce(S) -> T) -> Handoff<T> {
-        Handoff {
-            request: self.request,
-            endpoint: self.endpoint,
-            yielded: false,
-            stage: next(self.stage),
-        }
+        Handoff { request: self.request, endpoint: self.endpoint, yielded: false, stage: next(self.stage) }
     }
 }
 

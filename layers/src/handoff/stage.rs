@@ -44,6 +44,7 @@ impl Stage for Primed {}
 impl Stage for Open {}
 
 mod sealed {
+    #[expect(unnameable_types, reason = "that is what seals `Stage`")]
     pub trait Sealed {}
     impl Sealed for super::Validated {}
     impl Sealed for super::Minted {}

@@ -106,15 +106,23 @@ impl Layout {
     fn next(self, last: u64, now: u64, identity: u64) -> Option<(u64, DisaggRequestId)> {
         // Even with the larger counter 2^52 ms fit, 140,000 years.
         let now = now.checked_mul(1 << self.counter)?;
-        let mut tick = last.checked_add(1)?.max(now);
-        let time = self.time_of(tick);
-        // When the time has just started over, ids would be below the range for some minutes (4 or 17).
-        let floor = DisaggRequestId::MIN.get() >> (self.identity + self.counter);
-        if time < floor {
-            tick = ((tick >> self.counter) + (floor - time)).checked_mul(1 << self.counter)?;
+        let tick = self.lift(last.checked_add(1)?.max(now))?;
+        if let Some(id) = self.id(tick, identity) {
+            return Some((tick, id));
         }
-        // All bits set is no id; the tick after it starts over and is lifted to the floor.
-        self.id(tick, identity).map(|id| (tick, id)).or_else(|| self.next(tick, 0, identity))
+        // All bits set is the one number at the top that is no id; after it the time starts over.
+        let tick = self.lift(tick.checked_add(1)?)?;
+        self.id(tick, identity).map(|id| (tick, id))
+    }
+
+    /// The tick itself, or the first one of the time from which on ids are in range: when the time has just started
+    /// over, they would be too small for the next 17 minutes (4 in the later layout).
+    fn lift(self, tick: u64) -> Option<u64> {
+        let floor = DisaggRequestId::MIN.get() >> (self.identity + self.counter);
+        match floor.checked_sub(self.time_of(tick)) {
+            None | Some(0) => Some(tick),
+            Some(short) => ((tick >> self.counter) + short).checked_mul(1 << self.counter),
+        }
     }
 
     fn id(self, tick: u64, identity: u64) -> Option<DisaggRequestId> {

@@ -4,12 +4,12 @@ use std::{
     pin::{Pin, pin},
 };
 
-use bytes::Buf;
+use bytes::{Buf, Bytes};
 use http::Response;
 use http_body::Body;
 
 use super::{Resolution, Ticket};
-use crate::error::BoxError;
+use crate::{buffer::Collect, error::BoxError};
 
 /// A call that can be moved into the background when nobody waits for it any more.
 pub(crate) type Call<B> = Pin<Box<dyn Future<Output = Result<Response<B>, BoxError>> + Send>>;
@@ -43,6 +43,17 @@ impl<B: Body + Send + 'static> OrSettle<B> {
         let settle = |body: B, ticket: &Ticket| {
             let follow = ticket.clone();
             ticket.settle(async move { first_byte(Response::new(body), &follow).await });
+        };
+        Self { work: Some(body), settle, ticket }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Send + 'static> OrSettle<Collect<B>> {
+    /// A body that is being read whole, settled by waiting for its first byte.
+    pub(crate) fn collect(body: Collect<B>, ticket: Ticket) -> Self {
+        let settle = |body: Collect<B>, ticket: &Ticket| {
+            let (_, rest) = body.into_parts();
+            drop(OrSettle::body(rest, ticket.clone()));
         };
         Self { work: Some(body), settle, ticket }
     }
