@@ -57,7 +57,9 @@ where
         strip_request(&mut parts.headers);
         let inner = self.inner.clone();
         let state = match body.into_inner() {
-            Ok(body) => State::Called { response: CallWhenReady::new(inner, Request::from_parts(parts, body)) },
+            Ok(body) => {
+                State::Called { response: CallWhenReady::new(inner, Request::from_parts(parts, body)) }
+            }
             Err(body) => {
                 let body = Collect::new(body, self.limit, &self.budget);
                 State::Body { body, limit: self.limit, then: Some((parts, inner)) }
