@@ -173,8 +173,8 @@ mod tests {
             (LegErrorKind::Timeout, 504, "generation_timeout"),
             (LegErrorKind::Interrupted, 502, "generation_interrupted"),
         ] {
-            let client = service_fn(async move |_: Request<Body>| {
-                Err::<Response<()>, BoxError>(LegError::new(kind).into())
+            let client = service_fn(move |_: Request<Body>| {
+                std::future::ready(Err::<Response<()>, BoxError>(LegError::new(kind).into()))
             });
             let service = Passthrough::new(client, Uri::from_static("http://gen:8001"));
             let reply = ErrorReply::of(&*service.oneshot(request("/x")).await.unwrap_err());
@@ -184,9 +184,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_late_head_is_a_timeout() {
-        let client = service_fn(async |_: Request<Body>| std::future::pending().await);
+        let client = service_fn(|_: Request<Body>| std::future::pending::<Result<Response<()>, BoxError>>());
         let client = tower::timeout::Timeout::new(client, Duration::from_secs(1));
-        let client = client.map_err(|error: BoxError| error);
         let service = Passthrough::new(client, Uri::from_static("http://gen:8001"));
         let pending: Result<Response<()>, BoxError> = service.oneshot(request("/x")).await;
         assert_eq!(ErrorReply::of(&*pending.unwrap_err()).code, "generation_timeout");

@@ -12,7 +12,7 @@ mod track;
 
 pub(crate) use self::{
 
-    idle::{IdleBody, IdleLayer},
+    idle::IdleLayer,
     pooled::HttpClient,
 };
 

@@ -17,7 +17,7 @@ use tower_disagg::{
 };
 use tower_layer::Layer;
 
-use super::*;
+use super::{idle::IdleBody, *};
 
 /// A worker that answers each connection's requests with these bytes and then closes, in this order; it says how many
 /// requests it has seen on which connection.

@@ -12,7 +12,7 @@ mod releases;
 pub(crate) use self::{
     context::ContextGateLayer,
     generation::{GenerationGateLayer, watch},
-    probe::{PROBE_REPLY, VersionProbe},
+    probe::PROBE_REPLY,
     releases::Releases,
 };
 

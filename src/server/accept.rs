@@ -34,7 +34,7 @@ pub(super) async fn serve<S, B>(
         + Clone
         + Send
         + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError> + Send> + Send + 'static,
 {
     let mut end = pin!(phases.reached(until));
     loop {
@@ -74,7 +74,7 @@ async fn connection<S, B>(
         + Clone
         + Send
         + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError> + Send> + Send + 'static,
 {
     let _open = open;
     let _ = stream.set_nodelay(true);
