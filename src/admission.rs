@@ -170,7 +170,8 @@ mod tests {
     fn service(
         most: u32,
         phases: &Phases,
-    ) -> impl Service<Request<()>, Response = Response<AdmittedBody<Full<Bytes>>>, Error = BoxError> + Clone + use<> {
+    ) -> impl Service<Request<()>, Response = Response<AdmittedBody<Full<Bytes>>>, Error = BoxError> + Clone + use<>
+    {
         let inner =
             service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("x"))));
         AdmissionLayer::new(most, phases.clone()).layer(inner)

@@ -16,10 +16,12 @@ mod retry;
 mod server;
 mod stack;
 pub mod telemetry;
+mod timed;
 
 pub use self::{
     config::{
-        AllowEntry, Config, ConfigError, EngineVersion, GenerationUrl, LogFilter, LogFormat, Passthrough, Switch,
+        AllowEntry, Config, ConfigError, EngineVersion, GenerationUrl, LogFilter, LogFormat, Passthrough,
+        Switch,
     },
     server::{Handle, Outcome, Sidecar, Signals, StartError},
     stack::stack,

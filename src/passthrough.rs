@@ -9,9 +9,7 @@ use std::{
 use http::{Request, Response, Uri, request::Parts};
 use tower_disagg::{
     contract::PassthroughBody,
-    error::{
-        BoxError, ContractError, ContractErrorKind, GenerationError, GenerationErrorKind, find,
-    },
+    error::{BoxError, ContractError, ContractErrorKind, GenerationError, GenerationErrorKind, find},
     leg::{
         LegErrorKind,
         headers::{strip_request, strip_response},

@@ -42,7 +42,10 @@ impl<R> Policy<Request<Handoff<Validated>>, R, BoxError> for ContextRetries {
         Some(ready(()))
     }
 
-    fn clone_request(&mut self, request: &Request<Handoff<Validated>>) -> Option<Request<Handoff<Validated>>> {
+    fn clone_request(
+        &mut self,
+        request: &Request<Handoff<Validated>>,
+    ) -> Option<Request<Handoff<Validated>>> {
         (self.left > 0).then(|| request.clone())
     }
 }

@@ -39,6 +39,7 @@ use crate::{
     passthrough::Passthrough,
     retry::ContextRetries,
     server::Phases,
+    timed::TimedLayer,
 };
 
 /// What belongs to one stack, whatever type of request bodies it serves.
@@ -58,7 +59,7 @@ pub(crate) struct Assembly {
 type Probe = Timeout<BufferReply<HttpClient<LegBody>>>;
 
 /// Deadlines of a generation leg: for the head, and for each pause afterwards.
-type Deadlines = Both<TimeoutLayer, Both<IdleLayer, Identity>>;
+type Deadlines = Both<TimeoutLayer, Both<TimedLayer, Both<IdleLayer, Identity>>>;
 
 /// What a generation worker may take to say its release, once there is a connection.
 const PROBE_TIME: std::time::Duration = std::time::Duration::from_secs(2);
@@ -104,6 +105,12 @@ impl Assembly {
         self.client.clone()
     }
 
+    /// Brings the gauges up to date that nobody else keeps.
+    pub(crate) fn gauge(&self) {
+        metrics::gauge!("disagg_buffered_bytes").set(self.budget.held() as f64);
+        metrics::gauge!("disagg_settlements_active").set(self.settler.active() as f64);
+    }
+
     /// Refuses handoffs that the local generation worker could not take over.
     pub(crate) fn generation_gate(&self) -> GenerationGateLayer<Probe> {
         let uri = self.config.generation_url.uri();
@@ -121,12 +128,8 @@ impl Assembly {
     /// The context leg: one deadline around the question for the release, the call and its whole reply.
     fn context_leg(
         &self,
-    ) -> impl Service<
-        Request<LegBody>,
-        Response = Response<Bytes>,
-        Error = BoxError,
-        Future: Send + 'static,
-    > + Clone
+    ) -> impl Service<Request<LegBody>, Response = Response<Bytes>, Error = BoxError, Future: Send + 'static>
+    + Clone
     + Send
     + Sync
     + std::fmt::Debug
@@ -135,6 +138,7 @@ impl Assembly {
         ServiceBuilder::new()
             .timeout(self.config.context_timeout)
             .layer(ContextGateLayer::new(self.releases.clone(), self.probe()))
+            .layer(TimedLayer::new("disagg_context_leg_seconds"))
             .layer(BufferReplyLayer::new(self.config.max_reply_bytes).budget(self.budget.clone()))
             .service(self.client.clone())
     }
@@ -142,6 +146,7 @@ impl Assembly {
     fn deadlines(&self) -> Deadlines {
         ServiceBuilder::new()
             .layer(IdleLayer::new(self.config.generation_idle_timeout))
+            .layer(TimedLayer::new("disagg_generation_head_seconds"))
             .timeout(self.config.generation_head_timeout)
             .into_inner()
     }
@@ -165,7 +170,8 @@ impl Assembly {
         Response = Response<impl Body<Data = Bytes, Error = BoxError> + Send + 'static + use<B>>,
         Error = Infallible,
         Future: Send + 'static,
-    > + Clone
+    >
+    + Clone
     + Send
     + Sync
     + 'static
@@ -177,10 +183,11 @@ impl Assembly {
         let origin = self.config.generation_url.uri();
         let allowed = self.config.allow_context.clone();
 
-        let client = ServiceBuilder::new()
-            .layer(self.doubt())
-            .layer(self.deadlines())
-            .service(HttpClient::<PassthroughBody<B>>::new(self.config.connect_timeout));
+        let client = ServiceBuilder::new().layer(self.doubt()).layer(self.deadlines()).service(HttpClient::<
+            PassthroughBody<B>,
+        >::new(
+            self.config.connect_timeout,
+        ));
         let passthrough = match self.config.passthrough {
             Mode::Off => Passthrough::off(),
             Mode::Guarded | Mode::Verbatim => Passthrough::new(client, origin.clone()),
@@ -253,7 +260,8 @@ pub fn stack<B>(
     Response = Response<impl Body<Data = Bytes, Error = BoxError> + Send + 'static + use<B>>,
     Error = Infallible,
     Future: Send + 'static,
-> + Clone
+>
++ Clone
 + Send
 + Sync
 + 'static

@@ -14,9 +14,9 @@ use crate::config::{Config, LogFormat};
 pub fn log(config: &Config) {
     // the filter was read once when the settings were
     let filter = EnvFilter::try_new(config.log.as_str()).unwrap_or_else(|_| EnvFilter::new("info"));
-    let format = config.log_format.unwrap_or_else(|| {
-        if std::io::stderr().is_terminal() { LogFormat::Text } else { LogFormat::Json }
-    });
+    let format = config
+        .log_format
+        .unwrap_or_else(|| if std::io::stderr().is_terminal() { LogFormat::Text } else { LogFormat::Json });
     let lines = fmt::layer().with_writer(std::io::stderr);
     let lines = match format {
         LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
@@ -33,9 +33,8 @@ fn is_harmless(metadata: &Metadata<'_>) -> bool {
 }
 
 /// Bounds of the buckets of durations, in seconds: from a cached prompt to a long answer.
-const SECONDS: [f64; 16] = [
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
-];
+const SECONDS: [f64; 16] =
+    [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 
 /// Bounds of the buckets of sizes, in bytes.
 const BYTES: [f64; 8] = [1e3, 1e4, 1e5, 1e6, 4e6, 1.6e7, 6.4e7, 2.56e8];
@@ -60,8 +59,29 @@ pub(crate) fn metrics() -> &'static PrometheusHandle {
         if metrics::set_global_recorder(recorder).is_err() {
             tracing::warn!("another metrics recorder is installed; /metrics will be empty");
         }
+        describe();
         handle
     })
+}
+
+/// The help texts on the page.
+fn describe() {
+    use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+    describe_gauge!("disagg_requests_in_flight", "Requests whose response has not ended");
+    describe_gauge!("disagg_buffered_bytes", "Bytes of requests and replies that are held");
+    describe_gauge!("disagg_settlements_active", "Handoffs that are being finished without a client");
+    describe_counter!("disagg_requests_total", "Requests that have ended, by outcome");
+    describe_counter!("disagg_refused_requests_total", "Requests that were not let in, by reason");
+    describe_counter!("disagg_context_retries_total", "Context legs that were tried again");
+    describe_counter!("disagg_settlements_total", "Handoffs finished without a client, by result");
+    describe_counter!("disagg_orphaned_handoffs_total", "Handoffs left on a context worker, by reason");
+    describe_counter!(
+        "disagg_generation_streams_total",
+        "Streams of the generation worker, by how they ended"
+    );
+    describe_counter!("disagg_uncleaned_replies_total", "Generation replies too large to be cleaned");
+    describe_histogram!("disagg_context_leg_seconds", Unit::Seconds, "Context legs, until the whole reply");
+    describe_histogram!("disagg_generation_head_seconds", Unit::Seconds, "Generation legs, until the head");
 }
 
 /// Keeps the histograms small. Never ends.

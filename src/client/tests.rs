@@ -248,6 +248,7 @@ async fn the_layer_wraps_the_body() {
     let inner = tower::service_fn(async |_: Request<Empty<Bytes>>| {
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("x")))
     });
-    let reply = IdleLayer::new(Duration::from_secs(1)).layer(inner).oneshot(Request::default()).await.unwrap();
+    let reply =
+        IdleLayer::new(Duration::from_secs(1)).layer(inner).oneshot(Request::default()).await.unwrap();
     assert_eq!(reply.into_body().size_hint().exact(), Some(1));
 }

@@ -65,11 +65,7 @@ impl<T> Connection for Tracked<T> {
 }
 
 impl<T: AsyncRead> AsyncRead for Tracked<T> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.project();
         let before = buf.filled().len();
         let polled = this.io.poll_read(cx, buf);

@@ -38,7 +38,8 @@ impl AllowEntry {
             Rule::Below { suffix, port } => {
                 let Host::Name(name) = endpoint.host() else { return false };
                 let name = name.strip_suffix('.').unwrap_or(name);
-                *port == endpoint.port() && name.strip_suffix(&**suffix).is_some_and(|label| !label.is_empty())
+                *port == endpoint.port()
+                    && name.strip_suffix(&**suffix).is_some_and(|label| !label.is_empty())
             }
             Rule::Network { network, ports } => {
                 let address = match endpoint.host() {

@@ -8,7 +8,9 @@ pub(super) fn apply(mut command: Command, text: &str) -> Result<Command, String>
     let table: Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
     for (key, value) in table {
         let Some(arg) = find(&command, &key) else {
-            return Err(format!("unknown key {key:?}; keys are the names of the flags, such as context-timeout"));
+            return Err(format!(
+                "unknown key {key:?}; keys are the names of the flags, such as context-timeout"
+            ));
         };
         let many = matches!(arg.get_action(), clap::ArgAction::Append);
         let id = arg.get_id().clone();

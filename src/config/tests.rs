@@ -16,7 +16,8 @@ impl TempFile {
     fn new(text: &str) -> Self {
         use std::sync::atomic::{AtomicU32, Ordering};
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("disagg-sidecar-{}-{}.toml", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name =
+            format!("disagg-sidecar-{}-{}.toml", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         std::fs::write(&path, text).unwrap();
         Self(path)
@@ -213,7 +214,8 @@ fn help_is_no_error() {
 
 #[test]
 fn values() {
-    let config = parse(["--max-request-bytes", "1KiB", "--max-reply-bytes", "2k", "--drain-timeout", "0s"]).unwrap();
+    let config =
+        parse(["--max-request-bytes", "1KiB", "--max-reply-bytes", "2k", "--drain-timeout", "0s"]).unwrap();
     assert_eq!((config.max_request_bytes, config.max_reply_bytes), (1024, 2048));
     assert_eq!(config.drain_timeout, Duration::ZERO);
     let config = parse(["--generation-url", "http://[::1]:8001/", "--engine-version", "1.3.0rc24"]).unwrap();
@@ -254,9 +256,30 @@ fn allow_list() {
 #[test]
 fn malformed_entries_are_refused() {
     for text in [
-        "", "h", "h:", "h:0", "h:65536", "h:+1", "h:1-2", "*:1", "*.:1", "*a.test:1", "a.*.test:1", "*.10.0.0.1:1",
-        "10.0.0.0/33:1", "10.0.0.0/+8:1", "10.0.0.0/8", "10.0.0.0/8:", "10.0.0.0/8:2-1", "10.0.0.0/8:0-5",
-        "10.0.0.0/8:1-", "h/8:1", "[10.0.0.0]/8:1", "http://h:1", "h:1,", " h:1",
+        "",
+        "h",
+        "h:",
+        "h:0",
+        "h:65536",
+        "h:+1",
+        "h:1-2",
+        "*:1",
+        "*.:1",
+        "*a.test:1",
+        "a.*.test:1",
+        "*.10.0.0.1:1",
+        "10.0.0.0/33:1",
+        "10.0.0.0/+8:1",
+        "10.0.0.0/8",
+        "10.0.0.0/8:",
+        "10.0.0.0/8:2-1",
+        "10.0.0.0/8:0-5",
+        "10.0.0.0/8:1-",
+        "h/8:1",
+        "[10.0.0.0]/8:1",
+        "http://h:1",
+        "h:1,",
+        " h:1",
     ] {
         assert!(text.parse::<AllowEntry>().is_err(), "{text:?} is accepted");
     }

@@ -73,7 +73,9 @@ where
         let mut inner = mem::replace(&mut self.inner, clone);
         let gate = self.gate.clone();
         Box::pin(async move {
-            let Some(authority) = request.uri().authority().cloned() else { return inner.call(request).await };
+            let Some(authority) = request.uri().authority().cloned() else {
+                return inner.call(request).await;
+            };
             if !gate.engine(&authority).await?.is_supported() {
                 return Err(LegError::new(LegErrorKind::UnsupportedEngine).into());
             }

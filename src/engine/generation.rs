@@ -116,9 +116,10 @@ impl<P: VersionProbe> GenerationGateLayer<P> {
     async fn admit(&self, known: Option<Engine>) -> Result<(), GenerationError> {
         let engine = match known {
             Some(engine) => engine,
-            None => self.hear().await.map_err(|error| {
-                GenerationError::new(GenerationErrorKind::Unreachable).with_source(error)
-            })?,
+            None => self
+                .hear()
+                .await
+                .map_err(|error| GenerationError::new(GenerationErrorKind::Unreachable).with_source(error))?,
         };
         if engine.is_supported() {
             return Ok(());

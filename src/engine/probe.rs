@@ -15,7 +15,11 @@ pub(crate) const PROBE_REPLY: u64 = 64 << 10;
 
 /// A client for probes: returns whole replies, within a time.
 pub(crate) trait VersionProbe:
-    Service<Request<LegBody>, Response = Response<Bytes>, Error = BoxError, Future: Send> + Clone + Send + Sync + 'static
+    Service<Request<LegBody>, Response = Response<Bytes>, Error = BoxError, Future: Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static
 {
 }
 
@@ -40,7 +44,8 @@ pub(super) struct Answer {
 ///
 /// Fails only when there is no connection to the worker; a worker that answers anything else is of unknown release.
 pub(super) async fn ask<P: VersionProbe>(probe: P, authority: &Authority) -> Result<Answer, BoxError> {
-    let uri = Uri::builder().scheme("http").authority(authority.clone()).path_and_query("/version").build()?;
+    let uri =
+        Uri::builder().scheme("http").authority(authority.clone()).path_and_query("/version").build()?;
     let mut request = Request::new(LegBody::empty());
     *request.uri_mut() = uri;
     match probe.oneshot(request).await {

@@ -9,7 +9,10 @@ use hyper_util::{
     server::conn::auto,
     service::TowerToHyperService,
 };
-use tokio::{net::{TcpListener, TcpStream}, sync::mpsc};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+};
 use tower_disagg::error::BoxError;
 use tower_service::Service;
 
@@ -91,8 +94,7 @@ async fn connection<S, B>(
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PING);
-    let mut served =
-        pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
+    let mut served = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
     let mut stop = pin!(phases.reached(until));
     let mut cut = pin!(phases.reached(Phase::Cut));
     let mut late = pin!(tokio::time::sleep(HEAD_TIME));

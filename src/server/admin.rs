@@ -1,7 +1,10 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header::{ALLOW, CONTENT_TYPE}};
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode, Uri,
+    header::{ALLOW, CONTENT_TYPE},
+};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use tokio::{sync::Mutex, time::Instant};
@@ -9,7 +12,7 @@ use tower::ServiceExt;
 use tower_disagg::leg::LegBody;
 
 use super::{Phase, Phases, front::text};
-use crate::{client::HttpClient, engine::Releases, telemetry};
+use crate::{stack::Assembly, telemetry};
 
 /// How long the generation worker may take to say that it is well, and how long its word is good for.
 const HEALTH_TIME: Duration = Duration::from_secs(1);
@@ -21,8 +24,7 @@ pub(super) struct Admin(Arc<State>);
 #[derive(Debug)]
 struct State {
     phases: Phases,
-    releases: Releases,
-    client: HttpClient<LegBody>,
+    assembly: Assembly,
     health: Uri,
     /// What was last heard, and when; held while the worker is asked, so that many probes ask once.
     heard: Mutex<Option<(Readiness, Instant)>>,
@@ -37,15 +39,18 @@ enum Readiness {
 
 impl Admin {
     /// `origin` is that of the generation worker.
-    pub(super) fn new(phases: Phases, releases: Releases, client: HttpClient<LegBody>, origin: &Uri) -> Self {
+    pub(super) fn new(phases: Phases, assembly: Assembly, origin: &Uri) -> Self {
         let mut parts = origin.clone().into_parts();
         parts.path_and_query = Some(http::uri::PathAndQuery::from_static("/health"));
         // a scheme, an authority and a path always make a URI
         let health = Uri::from_parts(parts).unwrap_or_default();
-        Self(Arc::new(State { phases, releases, client, health, heard: Mutex::default() }))
+        Self(Arc::new(State { phases, assembly, health, heard: Mutex::default() }))
     }
 
-    pub(super) async fn answer(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    pub(super) async fn answer(
+        self,
+        request: Request<Incoming>,
+    ) -> Result<Response<Full<Bytes>>, Infallible> {
         let read = request.method() == Method::GET || request.method() == Method::HEAD;
         Ok(match request.uri().path() {
             "/livez" if read => text(StatusCode::OK, "ok\n"),
@@ -53,7 +58,10 @@ impl Admin {
                 Readiness::Ready => text(StatusCode::OK, "ready\n"),
                 Readiness::Not(why) => text(StatusCode::SERVICE_UNAVAILABLE, why),
             },
-            "/metrics" if read => metrics_page(),
+            "/metrics" if read => {
+                self.0.assembly.gauge();
+                metrics_page()
+            }
             "/drain" if request.method() == Method::POST => {
                 self.0.phases.advance(Phase::Leaving);
                 text(StatusCode::ACCEPTED, "draining\n")
@@ -69,7 +77,7 @@ impl Admin {
         if state.phases.now() > Phase::Serving {
             return Readiness::Not("draining\n");
         }
-        match state.releases.local() {
+        match state.assembly.releases().local() {
             None => return Readiness::Not("the generation worker has not answered yet\n"),
             Some(engine) if !engine.is_supported() => {
                 return Readiness::Not("the release of the generation worker is not supported\n");
@@ -91,7 +99,7 @@ impl Admin {
         let mut request = Request::new(LegBody::empty());
         *request.uri_mut() = self.0.health.clone();
         let asked = async {
-            let reply = self.0.client.clone().oneshot(request).await.ok()?;
+            let reply = self.0.assembly.client().oneshot(request).await.ok()?;
             let status = reply.status();
             // read, so that the connection can be used again
             let body = http_body_util::Limited::new(reply.into_body(), 64 << 10);

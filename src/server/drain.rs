@@ -1,7 +1,5 @@
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
-
 use super::{Phase, Phases};
 
 /// How a sidecar ended.
@@ -16,14 +14,16 @@ pub enum Outcome {
 
 /// Leads through the phases once `Leaving` is reached: grace, then what runs, then settlements.
 ///
-/// `idle` ends when no connection is left, `settled` when no settlement runs. Returns when all is done or the time is
-/// over, with the phase at `Cut`, so that what is left ends visibly incomplete.
+/// `idle` ends when no connection is left, `settled` when no settlement runs; `busy` says whether a request or a
+/// settlement is running. Returns when all is done, the time is over, or somebody is in a hurry, with the phase at
+/// `Cut`, so that what is left ends visibly incomplete.
 pub(super) async fn drain(
     phases: &Phases,
     grace: Duration,
     most: Duration,
     idle: impl Future<Output = ()>,
     settled: impl Future<Output = ()>,
+    busy: impl FnOnce() -> bool,
 ) -> Outcome {
     phases.reached(Phase::Leaving).await;
     tokio::select! {
@@ -31,19 +31,17 @@ pub(super) async fn drain(
         () = phases.reached(Phase::Finishing) => {}
     }
     phases.advance(Phase::Finishing);
-    let deadline = Instant::now() + most;
-    let finish = async {
+    let done = async {
         idle.await;
         settled.await;
     };
-    let outcome = tokio::select! {
+    let done = tokio::select! {
         biased;
-        done = timeout_at(deadline, finish) => match done {
-            Ok(()) => Outcome::Complete,
-            Err(_) => Outcome::Cut,
-        },
-        () = phases.reached(Phase::Cut) => Outcome::Cut,
+        () = done => true,
+        () = phases.reached(Phase::Hurrying) => false,
+        () = tokio::time::sleep(most) => false,
     };
+    let outcome = if done || !busy() { Outcome::Complete } else { Outcome::Cut };
     phases.advance(Phase::Cut);
     outcome
 }

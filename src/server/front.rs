@@ -111,7 +111,9 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project() {
-            FrontProj::Own(response) => Pin::new(response).poll(cx).map(|response| Ok(response.map(EitherBody::Left))),
+            FrontProj::Own(response) => {
+                Pin::new(response).poll(cx).map(|response| Ok(response.map(EitherBody::Left)))
+            }
             FrontProj::Stack(inner) => inner.poll(cx).map_ok(|response| response.map(EitherBody::Right)),
         }
     }

@@ -9,12 +9,12 @@ mod sidecar;
 mod signal;
 mod visible;
 
+pub(crate) use self::phase::{Phase, Phases};
 pub use self::{
     drain::Outcome,
     sidecar::{Handle, Sidecar, StartError},
     signal::Signals,
 };
-pub(crate) use self::phase::{Phase, Phases};
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,9 @@ pub(crate) enum Phase {
     Leaving,
     /// Nothing new is served; what runs is finished.
     Finishing,
-    /// What still runs is cut.
+    /// The same, but somebody has asked to end at once.
+    Hurrying,
+    /// What still runs is cut. Only the drain itself goes on to this, so that it knows what it cuts.
     Cut,
 }
 

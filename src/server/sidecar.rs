@@ -50,7 +50,7 @@ impl Handle {
 
     /// Ends at once. What runs ends visibly incomplete. As a second SIGTERM does.
     pub fn cut(&self) {
-        self.0.advance(Phase::Cut);
+        self.0.advance(Phase::Hurrying);
     }
 
     /// Drains at the first signal and cuts at the second. Never ends.
@@ -146,7 +146,7 @@ impl Sidecar {
         let front = Front::new(assembly.service::<Incoming>(), phases.clone());
         tasks.spawn(accept::serve(data.0, front, phases.clone(), Phase::Finishing, open));
         let (admin_open, mut admin_connections) = mpsc::channel(1);
-        let answers = Admin::new(phases.clone(), assembly.releases().clone(), assembly.client(), &origin);
+        let answers = Admin::new(phases.clone(), assembly.clone(), &origin);
         let answers = tower::service_fn(move |request| answers.clone().answer(request));
         tasks.spawn(accept::serve(admin.0, answers, phases.clone(), Phase::Cut, admin_open));
 
@@ -154,14 +154,17 @@ impl Sidecar {
             // nothing is ever sent: this ends when the last connection has dropped its end
             let _: Option<Infallible> = connections.recv().await;
         };
-        let outcome = drain(&phases, grace, most, gone(), assembly.settler().idle()).await;
-        let (in_flight, settling) = (assembly.in_flight().count(), assembly.settler().active());
+        let busy = || {
+            let (in_flight, settling) = (assembly.in_flight().count(), assembly.settler().active());
+            if in_flight + settling > 0 {
+                tracing::warn!(in_flight, settling, "cutting what still runs");
+            }
+            in_flight + settling > 0
+        };
+        let outcome = drain(&phases, grace, most, gone(), assembly.settler().idle(), busy).await;
         let _ = timeout(LAST_WORDS, gone()).await;
         let _ = timeout(LAST_WORDS, admin_connections.recv()).await;
-        match outcome {
-            Outcome::Complete => tracing::info!("drained"),
-            Outcome::Cut => tracing::warn!(in_flight, settling, "cut what still ran"),
-        }
+        tracing::info!(?outcome, "ended");
         outcome
     }
 }

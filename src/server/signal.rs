@@ -16,10 +16,7 @@ impl Signals {
     ///
     /// Fails when the operating system does not allow it.
     pub fn take() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
     /// Waits for the next signal. Cancel safe.
