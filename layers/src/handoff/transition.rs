@@ -31,7 +31,7 @@ impl Handoff<Minted> {
         self.stage.id
     }
 
-    /// Adds the reply of the context worker. What becomes of the handoff is not settled or counted by anybody; see
+    /// Adds the reply of the context worker, with a ticket of its own that settles nothing; see
     /// [`prime_with`](Self::prime_with).
     pub fn prime(self, reply: ContextReply) -> Handoff<Primed> {
         self.prime_with(reply, Settler::off().ticket())
