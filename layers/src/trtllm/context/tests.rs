@@ -12,7 +12,9 @@ fn leg(body: &str) -> String {
 }
 
 fn params() -> String {
-    format!(r#""disaggregated_params":{{"request_type":"context_only","disagg_request_id":{ID},"schedule_style":0}}"#)
+    format!(
+        r#""disaggregated_params":{{"request_type":"context_only","disagg_request_id":{ID},"schedule_style":0}}"#
+    )
 }
 
 #[test]

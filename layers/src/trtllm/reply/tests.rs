@@ -131,7 +131,9 @@ fn a_finished_answer_needs_no_handoff() {
         reply
     };
     for reply in [
-        stop(with_members(json!({"ctx_request_id": null, "disagg_request_id": null, "first_gen_tokens": null}))),
+        stop(with_members(
+            json!({"ctx_request_id": null, "disagg_request_id": null, "first_gen_tokens": null}),
+        )),
         stop(with_params(Json::Null)),
         stop(chat_reply()),
     ] {
@@ -219,7 +221,9 @@ fn a_repeated_member_that_a_decision_rests_on_is_refused() {
 
 #[test]
 fn ids_are_never_taken_through_a_float() {
-    for digits in ["0", "21831656151937025", "9007199254740993", "9223372036854775807", "18446744073709551615"] {
+    for digits in
+        ["0", "21831656151937025", "9007199254740993", "9223372036854775807", "18446744073709551615"]
+    {
         let body = chat_reply().to_string().replace(&ID.to_string(), digits);
         let reply = parse(Endpoint::Chat, &body).unwrap();
         assert_eq!(reply.id_for_generation(id()).to_string(), digits);

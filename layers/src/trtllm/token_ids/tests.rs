@@ -11,9 +11,18 @@ fn lists_of_integers() {
         assert_eq!(check_list(&value(json)), Ok(()), "{json}");
         assert_eq!(check_prompt(&value(json)), Ok(()), "{json}");
     }
-    for json in
-        ["[]", "[ ]", "[1.5]", "[1e3]", "[1,null]", "[true]", r#"["1"]"#, "[{}]", "[1,[2]]", "[9999999999999999999]"]
-    {
+    for json in [
+        "[]",
+        "[ ]",
+        "[1.5]",
+        "[1e3]",
+        "[1,null]",
+        "[true]",
+        r#"["1"]"#,
+        "[{}]",
+        "[1,[2]]",
+        "[9999999999999999999]",
+    ] {
         assert!(check_list(&value(json)).is_err(), "{json}");
         assert!(check_prompt(&value(json)).is_err(), "{json}");
     }

@@ -50,9 +50,18 @@ fn spellings_of_one_release_are_equal() {
 #[test]
 fn a_text_that_names_no_release_is_kept_and_equals_itself_only() {
     let long = format!("1.3.0rc{}", "1".repeat(80));
-    for text in
-        ["", "main", "1.3.0rc24x", "1.3.0.0", "1.3.0rc24 rc25", "1..3", "rc24", "1.3.0rc99999999999", "١.٣", &long]
-    {
+    for text in [
+        "",
+        "main",
+        "1.3.0rc24x",
+        "1.3.0.0",
+        "1.3.0rc24 rc25",
+        "1..3",
+        "rc24",
+        "1.3.0rc99999999999",
+        "١.٣",
+        &long,
+    ] {
         let unknown = release(text);
         assert!(!unknown.is_recognised(), "{text}");
         assert_eq!(unknown, release(text));
@@ -74,9 +83,15 @@ fn version_replies() {
     let read = |body: &str| Release::from_version_reply(body.as_bytes()).map(|release| release.to_string());
     assert_eq!(read(r#"{"version":"1.3.0rc24"}"#).as_deref(), Some("1.3.0rc24"));
     assert_eq!(read(r#"{"version":"nightly","x":1}"#).as_deref(), Some("nightly"));
-    for body in
-        ["", "null", r#""1.3.0rc24""#, "{}", r#"{"version":null}"#, r#"{"version":1.3}"#, r#"{"version":" "}"#]
-    {
+    for body in [
+        "",
+        "null",
+        r#""1.3.0rc24""#,
+        "{}",
+        r#"{"version":null}"#,
+        r#"{"version":1.3}"#,
+        r#"{"version":" "}"#,
+    ] {
         assert_eq!(read(body), None, "{body}");
     }
 }
@@ -84,8 +99,17 @@ fn version_replies() {
 #[test]
 fn what_is_supported_is_what_the_text_says() {
     let oldest = release(SUPPORTED.split(' ').next().unwrap());
-    for text in ["1.0.0", "1.2.0", "1.3.0rc2", "1.3.0rc3", "1.3.0rc3.post1", "1.3.0rc29", "1.3.0", "1.4.0rc1", "9.9.9"]
-    {
+    for text in [
+        "1.0.0",
+        "1.2.0",
+        "1.3.0rc2",
+        "1.3.0rc3",
+        "1.3.0rc3.post1",
+        "1.3.0rc29",
+        "1.3.0",
+        "1.4.0rc1",
+        "9.9.9",
+    ] {
         let worker = Engine::Known(release(text));
         assert_eq!(worker.is_supported(), release(text) >= oldest, "{text}");
     }
@@ -95,9 +119,14 @@ fn what_is_supported_is_what_the_text_says() {
 
 #[test]
 fn newer_than_known() {
-    for (text, newer) in
-        [("1.3.0rc29", false), ("1.3.0", false), ("1.4.0rc7", false), ("1.4.0", true), ("9.9.9", true), ("x", false)]
-    {
+    for (text, newer) in [
+        ("1.3.0rc29", false),
+        ("1.3.0", false),
+        ("1.4.0rc7", false),
+        ("1.4.0", true),
+        ("9.9.9", true),
+        ("x", false),
+    ] {
         assert_eq!(Engine::Known(release(text)).is_newer_than_known(), newer, "{text}");
     }
     assert!(!Engine::Unknown.is_newer_than_known());
