@@ -155,30 +155,25 @@ fn completions_stream_their_text() {
     let reply = finished(completions_reply(), json!({"stop_reason": 5, "logprobs": {"tokens": ["Hi"]}}));
     let reply = usable(Endpoint::Completions, &reply);
     let chunks = chunks(&terminal_stream(&streaming(Endpoint::Completions, ""), &reply));
-    assert_eq!(chunks.len(), 2);
-    for chunk in &chunks {
-        assert_eq!(chunk["object"], "text_completion");
-        assert_eq!(chunk["id"], "cmpl-1");
-        assert_eq!(chunk["usage"], Json::Null);
-    }
-    assert_eq!(chunks[0]["choices"][0]["text"], "Hi");
-    assert_eq!(chunks[0]["choices"][0]["logprobs"], json!({"tokens": ["Hi"]}));
-    assert_eq!(chunks[0]["choices"][0]["finish_reason"], Json::Null);
-    assert_eq!(chunks[1]["choices"][0]["text"], "");
-    assert_eq!(chunks[1]["choices"][0]["finish_reason"], "stop");
-    assert_eq!(chunks[1]["choices"][0]["stop_reason"], 5);
+    let expected = json!({
+        "id": "cmpl-1", "object": "text_completion", "created": 1_790_000_000, "model": "m",
+        "choices": [{
+            "index": 0, "text": "Hi", "logprobs": {"tokens": ["Hi"]}, "finish_reason": "stop", "stop_reason": 5
+        }],
+        "usage": null
+    });
+    assert_eq!(chunks, [expected]);
 }
 
 #[test]
 fn completions_may_have_ids_for_text() {
-    let reply = finished(completions_reply(), json!({"text": "", "token_ids": [7]}));
-    let reply = usable(Endpoint::Completions, &reply);
-    let chunks = chunks(&terminal_stream(&streaming(Endpoint::Completions, ""), &reply));
-    assert_eq!(chunks[0]["choices"][0]["token_ids"], json!([7]));
-    let empty = finished(completions_reply(), json!({"text": ""}));
-    let empty = usable(Endpoint::Completions, &empty);
-    let chunks = self::chunks(&terminal_stream(&streaming(Endpoint::Completions, ""), &empty));
-    assert_eq!(chunks.len(), 1);
+    let choice = |members: Json| {
+        let reply = usable(Endpoint::Completions, &finished(completions_reply(), members));
+        chunks(&terminal_stream(&streaming(Endpoint::Completions, ""), &reply))[0]["choices"][0].clone()
+    };
+    let ids = choice(json!({"text": "", "token_ids": [7]}));
+    assert_eq!((&ids["text"], &ids["token_ids"]), (&json!(""), &json!([7])));
+    assert_eq!(choice(json!({"text": null}))["text"], "");
 }
 
 #[test]
