@@ -45,6 +45,7 @@ fn quotations_of_the_state_are_found_in_every_spelling() {
         // Shortened quotations show the beginning, or the end.
         format!("input_value='{}...'", &STATE[..20]),
         format!("input_value='...{}'", &STATE[STATE.len() - 18..]),
+        STATE[STATE.len() - 18..].replace('/', r"\/"),
         "no context at tcp://10.0.0.5:37771".into(),
         "connect to 10.0.0.5:37771 failed".into(),
         r#"{"error":"tcp:\/\/10.0.0.5:37771"}"#.into(),

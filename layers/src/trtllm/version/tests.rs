@@ -59,6 +59,7 @@ fn a_text_that_names_no_release_is_kept_and_equals_itself_only() {
         "1..3",
         "rc24",
         "1.3.0rc99999999999",
+        "1.3.0.dev4294967295",
         "١.٣",
         &long,
     ] {
