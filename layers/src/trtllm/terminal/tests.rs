@@ -19,7 +19,7 @@ fn gathered(chunks: &[Json], field: &str) -> String {
 }
 
 fn streaming(endpoint: Endpoint, options: &str) -> ClientRequest {
-    fixtures::request(endpoint, &format!(r#"{{"model":"asked","stream":true{options}}}"#))
+    fixtures::request(endpoint, &format!(r#"{{"model":"asked","prompt":"hi","stream":true{options}}}"#))
 }
 
 fn finished(mut reply: Json, choice: Json) -> Json {
