@@ -31,7 +31,7 @@ impl<'a> Edit<'a> {
     }
 
     /// Gives `key` the value `json`, in the place of its first occurrence (others are left out), or at the end when
-    /// there is none. `json` has to be one JSON value, and `key` must need no escapes.
+    /// there is none. `json` has to be one JSON value: it goes into the text as it is.
     pub fn set(mut self, key: &'static str, json: impl Into<Segments>) -> Self {
         self.changes.push((key, Change::Set(json.into())));
         self
@@ -60,7 +60,7 @@ impl<'a> Edit<'a> {
         for (key, pending) in changes {
             if let Pending::Set(json) = pending {
                 out.separate();
-                out.out.push(format!("\"{key}\":"));
+                out.out.push(format!("{}:", serde_json::Value::from(key)));
                 out.out.append(json);
             }
         }

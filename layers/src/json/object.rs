@@ -153,7 +153,8 @@ impl<'de> Visitor<'de> for Members<'_> {
                 return Err(A::Error::custom("too many members"));
             }
             let (span, value) = (self.range(key), self.range(value));
-            let key = decode(key.get()).map_err(A::Error::custom)?;
+            // Without the text of the error, whose line and column count from the start of the key.
+            let key = decode(key.get()).map_err(|_| A::Error::custom("a key that is no text"))?;
             members.push(Member { key, span: span.start..value.end, value });
         }
         Ok(members)

@@ -2,12 +2,16 @@
 //!
 //! Everything here is a pure function of bytes; nothing waits, and nothing knows about tower.
 
+mod endpoint;
+mod guard;
 mod id;
 mod request;
 
 pub use self::{
+    endpoint::{ContextEndpoint, EndpointError, EndpointErrorKind, Host, ROUTING_HEADER, context_endpoint},
+    guard::check_passthrough,
     id::DisaggRequestId,
-    request::{ClientRequest, Delivery, Endpoint, RequestError},
+    request::{ClientRequest, Delivery, Endpoint, RequestError, RequestErrorKind},
 };
 
 // What comes back from the workers, and what is made of it.

@@ -1,12 +1,15 @@
-//! Stand-in for the client's request until the real one is merged.
-use std::fmt;
+mod error;
+mod fields;
+mod handoff_fields;
 
 use bytes::Bytes;
 
-use crate::json::{JsonError, Object};
+pub use self::error::{RequestError, RequestErrorKind};
+pub(super) use self::handoff_fields::refuse_handoff_fields;
+use crate::json::Object;
 
-/// Which API a request is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// An endpoint whose requests can be handed from a context worker to a generation worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// `/v1/chat/completions`
     Chat,
@@ -15,7 +18,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// The endpoint of a path.
+    /// The endpoint of a request's path. Only the exact paths count: a worker redirects others or has none for them.
     pub fn from_path(path: &str) -> Option<Self> {
         [Self::Chat, Self::Completions].into_iter().find(|endpoint| endpoint.path() == path)
     }
@@ -29,19 +32,22 @@ impl Endpoint {
     }
 }
 
-/// How the client wants the answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How the client wants its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Delivery {
     /// As an event stream.
     Stream {
-        /// With a usage chunk.
+        /// Whether the last chunk is to tell the usage: `stream_options` is an object, and its `include_usage` is
+        /// `true` or absent.
         usage: bool,
     },
-    /// In one piece.
+    /// As one JSON object.
     Whole,
 }
 
-/// A request.
+/// A client's request that can be handed from a context worker to a generation worker.
+///
+/// It holds the body as it came. `Clone` copies handles, and `Debug` shows no content.
 #[derive(Debug, Clone)]
 pub struct ClientRequest {
     endpoint: Endpoint,
@@ -49,52 +55,63 @@ pub struct ClientRequest {
     delivery: Delivery,
 }
 
-/// Why a request is refused.
-#[derive(Debug)]
-pub struct RequestError(JsonError);
-
-impl fmt::Display for RequestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for RequestError {}
-
 impl ClientRequest {
-    /// Reads a body.
+    /// Checks the body of a request to `endpoint`.
+    ///
+    /// Looks only at what a handoff depends on: everything else, vendor fields among it, is between the client and
+    /// the workers.
     ///
     /// # Errors
     ///
-    /// When it is not an object.
+    /// Of kind [`Invalid`](RequestErrorKind::Invalid): the body is not exactly one JSON object in UTF-8 without a
+    /// byte-order mark; a field that is looked at occurs twice (a worker would let the last one win) or is of the
+    /// wrong type.
+    ///
+    /// Of kind [`Unsupported`](RequestErrorKind::Unsupported): more than one choice (`n`, `best_of`,
+    /// `use_beam_search`), more than one `prompt`, or `echo` on a completion.
+    ///
+    /// Of kind [`HandoffFields`](RequestErrorKind::HandoffFields): `disaggregated_params` that is neither `null` nor
+    /// empty, or a `prompt_token_ids`, `prompt_token_ids_b64`, `injected_chat_template_kwargs` or
+    /// `conversation_params.subagent_affinity_id` that is not `null`.
     pub fn parse(endpoint: Endpoint, body: Bytes) -> Result<Self, RequestError> {
-        let object = Object::parse(body).map_err(RequestError)?;
-        let stream = object.last("stream").and_then(|value| value.as_bool()).unwrap_or_default();
-        let options = object.last("stream_options").and_then(|value| value.object().ok());
-        let usage = options.is_some_and(|options| {
-            options.last("include_usage").is_none_or(|value| value.as_bool() == Some(true))
-        });
-        let delivery = if stream { Delivery::Stream { usage } } else { Delivery::Whole };
+        let object = Object::parse(body).map_err(RequestError::body)?;
+        refuse_handoff_fields(&object)?;
+        // Replaced or added on a leg, so that two of them, even if they say nothing, would make its meaning unclear.
+        object.get("disaggregated_params")?;
+        object.get("prompt_token_ids")?;
+        object.get("prompt_token_ids_b64")?;
+        fields::one_choice(&object)?;
+        match endpoint {
+            Endpoint::Chat => fields::messages(&object)?,
+            Endpoint::Completions => {
+                fields::one_prompt(&object)?;
+                fields::no_echo(&object)?;
+            }
+        }
+        let delivery = fields::delivery(&object)?;
         Ok(Self { endpoint, object, delivery })
     }
 
-    /// Which API.
+    /// The endpoint it is for.
     pub fn endpoint(&self) -> Endpoint {
         self.endpoint
     }
 
-    /// The members.
-    pub fn object(&self) -> &Object {
-        &self.object
-    }
-
-    /// The body.
+    /// The body as the client sent it.
     pub fn body(&self) -> &Bytes {
         self.object.text()
     }
 
-    /// How the answer is wanted.
+    /// The body's members.
+    pub fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// How the client wants its answer.
     pub fn delivery(&self) -> Delivery {
         self.delivery
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,5 @@
+//! Response bodies that more than one layer uses.
+
+mod either;
+
+pub use self::either::EitherBody;

@@ -1,0 +1,106 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use tower_layer::Layer;
+
+use super::Contract;
+use crate::{buffer::BufferBudget, trtllm::ContextEndpoint};
+
+/// Validates requests that are to be handed off. See the [module](super).
+#[derive(Clone)]
+pub struct ContractLayer<P> {
+    passthrough: P,
+    rules: Arc<Rules>,
+}
+
+/// What all services of a layer share.
+#[derive(Clone)]
+pub(super) struct Rules {
+    pub(super) max_body: u64,
+    pub(super) body_timeout: Option<Duration>,
+    pub(super) budget: BufferBudget,
+    pub(super) allow: Arc<dyn Fn(&ContextEndpoint) -> bool + Send + Sync>,
+    pub(super) guard: bool,
+}
+
+impl<P> ContractLayer<P> {
+    /// The largest request body, unless set otherwise: 32 MiB.
+    pub const DEFAULT_MAX_BODY: u64 = 32 << 20;
+
+    /// Sends requests that have no routing header to `passthrough`.
+    pub fn new(passthrough: P) -> Self {
+        let rules = Rules {
+            max_body: Self::DEFAULT_MAX_BODY,
+            body_timeout: None,
+            budget: BufferBudget::unlimited(),
+            allow: Arc::new(|_| true),
+            guard: true,
+        };
+        Self { passthrough, rules: Arc::new(rules) }
+    }
+
+    /// Refuses bodies of more than `bytes`.
+    pub fn max_body(self, bytes: u64) -> Self {
+        self.with(|rules| rules.max_body = bytes)
+    }
+
+    /// Refuses bodies that are not complete after `timeout`, counted from the head of the request. Without it they
+    /// may take for ever. It needs a tokio runtime with time.
+    pub fn body_timeout(self, timeout: Duration) -> Self {
+        self.with(|rules| rules.body_timeout = Some(timeout))
+    }
+
+    /// Counts the bytes held against `budget`, which others may share.
+    pub fn budget(self, budget: BufferBudget) -> Self {
+        self.with(|rules| rules.budget = budget)
+    }
+
+    /// Hands off only to endpoints that `allow` accepts; others are refused before the body is read. Without it any
+    /// endpoint will do, which is right only where clients cannot set the routing header themselves.
+    pub fn allow(self, allow: impl Fn(&ContextEndpoint) -> bool + Send + Sync + 'static) -> Self {
+        self.with(|rules| rules.allow = Arc::new(allow))
+    }
+
+    /// Whether the body of a POST without a routing header is read and checked for members that only the serving side
+    /// may set, before it goes on unchanged. On unless turned off: a worker obeys such members from anybody.
+    pub fn guard(self, guard: bool) -> Self {
+        self.with(|rules| rules.guard = guard)
+    }
+
+    /// Sends requests that have no routing header to another service.
+    pub fn passthrough<Q>(self, passthrough: Q) -> ContractLayer<Q> {
+        ContractLayer { passthrough, rules: self.rules }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Rules)) -> Self {
+        change(Arc::make_mut(&mut self.rules));
+        self
+    }
+}
+
+impl<P: fmt::Debug> fmt::Debug for ContractLayer<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ContractLayer")
+            .field("passthrough", &self.passthrough)
+            .field("rules", &self.rules)
+            .finish()
+    }
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rules")
+            .field("max_body", &self.max_body)
+            .field("body_timeout", &self.body_timeout)
+            .field("budget", &self.budget)
+            .field("guard", &self.guard)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S, P: Clone> Layer<S> for ContractLayer<P> {
+    type Service = Contract<S, P>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Contract::new(inner, self.passthrough.clone(), self.rules.clone())
+    }
+}

@@ -1,0 +1,49 @@
+//! The errors of the layers, and what a client is told about them.
+//!
+//! Each layer that can fail fails with its own opaque error inside a [`BoxError`], so that layers can be reordered,
+//! left out and mixed with other people's without a type changing. [`find`] looks one up again, through any number of
+//! errors wrapped around it, and [`ErrorReply::of`] says what it means to the client.
+//!
+//! ```
+//! use tower_disagg::error::{BoxError, ContextError, ContextErrorKind, ErrorReply, find};
+//!
+//! let error: BoxError = ContextError::new(ContextErrorKind::Timeout).into();
+//! assert_eq!(find::<ContextError>(&*error).map(|e| e.kind()), Some(ContextErrorKind::Timeout));
+//! let reply = ErrorReply::of(&*error);
+//! assert_eq!((reply.status.as_u16(), reply.code), (504, "context_timeout"));
+//! ```
+
+mod admission;
+mod context;
+mod contract;
+mod generation;
+mod reply;
+mod report;
+
+use std::error::Error;
+
+pub use self::{
+    admission::{AdmissionError, AdmissionErrorKind},
+    context::{ContextError, ContextErrorKind},
+    contract::{ContractError, ContractErrorKind},
+    generation::{GenerationError, GenerationErrorKind},
+    reply::ErrorReply,
+};
+
+/// Any error, as services composed with `tower` pass it on.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Finds an error of type `E` in `error` or in what caused it.
+pub fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

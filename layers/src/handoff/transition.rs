@@ -1,0 +1,87 @@
+use super::{Handoff, Minted, Open, Primed, Validated};
+use crate::{
+    settle::{Resolution, Settler, Ticket},
+    trtllm::{self, ClientRequest, ContextEndpoint, ContextReply, DisaggRequestId},
+};
+
+/// What is to be done after the context step; see [`Handoff::judge`].
+#[derive(Debug)]
+pub enum Verdict {
+    /// A generation leg is due.
+    Generate(Handoff<Open>),
+    /// The context step is the whole answer: nothing is held, and no generation leg may be sent.
+    Terminal(Handoff<Primed>),
+}
+
+impl Handoff<Validated> {
+    /// A request that holds to the contract, for the context worker at `endpoint`.
+    pub fn validated(request: ClientRequest, endpoint: ContextEndpoint) -> Self {
+        Self { request, endpoint, yielded: false, stage: Validated }
+    }
+
+    /// Gives it the id under which both workers will know it. The id must never have been used before.
+    pub fn mint(self, id: DisaggRequestId) -> Handoff<Minted> {
+        self.step(|Validated| Minted { id })
+    }
+}
+
+impl Handoff<Minted> {
+    /// The disaggregation request id.
+    pub fn id(&self) -> DisaggRequestId {
+        self.stage.id
+    }
+
+    /// Adds the reply of the context worker. What becomes of the handoff is not settled or counted by anybody; see
+    /// [`prime_with`](Self::prime_with).
+    pub fn prime(self, reply: ContextReply) -> Handoff<Primed> {
+        self.prime_with(reply, Settler::off().ticket())
+    }
+
+    /// Adds the reply of the context worker, and the ticket that follows the handoff to its end.
+    pub fn prime_with(self, reply: ContextReply, ticket: Ticket) -> Handoff<Primed> {
+        ticket.commit();
+        self.step(|Minted { id }| Primed { id, reply, ticket })
+    }
+}
+
+impl Handoff<Primed> {
+    /// The disaggregation request id.
+    pub fn id(&self) -> DisaggRequestId {
+        self.stage.id
+    }
+
+    /// What the context worker answered.
+    pub fn reply(&self) -> &ContextReply {
+        &self.stage.reply
+    }
+
+    /// Decides what comes next, by the reply's `finish_reason` (contract, section 3).
+    pub fn judge(self) -> Verdict {
+        match self.stage.reply.verdict() {
+            trtllm::Verdict::Generate => {
+                Verdict::Generate(self.step(|Primed { id, reply, ticket }| Open { id, reply, ticket }))
+            }
+            trtllm::Verdict::Terminal => {
+                self.stage.ticket.resolve(Resolution::Released);
+                Verdict::Terminal(self)
+            }
+        }
+    }
+}
+
+impl Handoff<Open> {
+    /// The disaggregation request id.
+    pub fn id(&self) -> DisaggRequestId {
+        self.stage.id
+    }
+
+    /// What the context worker answered.
+    pub fn reply(&self) -> &ContextReply {
+        &self.stage.reply
+    }
+
+    /// Follows the handoff to its end; whoever sends the generation request says how it ended.
+    pub fn ticket(&self) -> &Ticket {
+        &self.stage.ticket
+    }
+}

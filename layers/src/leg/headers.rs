@@ -1,0 +1,72 @@
+//! Which headers travel from the client to a worker and back.
+//!
+//! Contract, section 1: everything an endpoint picker or a client sets goes on **both** legs, save what belongs to one
+//! connection only, what the body's new length would contradict, and what only the serving side may say.
+
+use http::{
+    HeaderMap, HeaderName,
+    header::{
+        ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
+        TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    },
+};
+
+use crate::trtllm::ROUTING_HEADER;
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+
+/// Headers that hold for one connection (RFC 9110, section 7.6.1).
+const HOP_BY_HOP: [HeaderName; 10] = [
+    CONNECTION,
+    KEEP_ALIVE,
+    PROXY_CONNECTION,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    HTTP2_SETTINGS,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// Headers that the sidecar alone may put on a request to a worker (contract, section 8).
+const SERVING_SIDE_ONLY: [HeaderName; 3] = [
+    HeaderName::from_static("x-trtllm-disagg-auth"),
+    HeaderName::from_static("x-trtllm-subagent-affinity-id"),
+    HeaderName::from_static("x-trtllm-subagent-affinity-auth"),
+];
+
+/// Removes from a client's request what must not reach a worker.
+pub fn strip_request(headers: &mut HeaderMap) {
+    strip_hop_by_hop(headers);
+    for name in [&ROUTING_HEADER, &HOST, &CONTENT_LENGTH, &EXPECT].into_iter().chain(&SERVING_SIDE_ONLY) {
+        headers.remove(name);
+    }
+}
+
+/// Removes from a client's request what must not reach a context worker: its reply has to be readable, so no
+/// compression is asked for.
+pub fn strip_context_request(headers: &mut HeaderMap) {
+    strip_request(headers);
+    headers.remove(ACCEPT_ENCODING);
+}
+
+/// Removes from a worker's reply what holds for the connection to the worker only.
+pub fn strip_response(headers: &mut HeaderMap) {
+    strip_hop_by_hop(headers);
+}
+
+fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    let nominated: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in nominated.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+}

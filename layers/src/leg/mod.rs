@@ -1,0 +1,48 @@
+//! A leg: one request to one engine worker, as a service that is handed to a layer.
+//!
+//! | leg | service |
+//! |---|---|
+//! | context | `Service<http::Request<LegBody>, Response = http::Response<Bytes>>`: the reply comes whole |
+//! | generation | `Service<http::Request<LegBody>, Response = http::Response<B>>`: the reply is a stream |
+//!
+//! A leg is a service and not a place in the stack, so whatever wraps the service holds for that leg alone: a timeout
+//! around the context leg covers its connection, its head and its body, because [`BufferReply`] reads the body inside
+//! it.
+//!
+//! ```
+//! use bytes::Bytes;
+//! use http_body_util::Full;
+//! use tower::{ServiceBuilder, service_fn};
+//! use tower_disagg::leg::{BufferReplyLayer, LegBody};
+//!
+//! # async fn connect(_: http::Request<LegBody>) -> Result<http::Response<Full<Bytes>>, std::io::Error> {
+//! #     Ok(http::Response::new(Full::default()))
+//! # }
+//! let context_leg = ServiceBuilder::new()
+//!     .timeout(std::time::Duration::from_secs(180)) // the whole leg, one deadline
+//!     .layer(BufferReplyLayer::new(64 << 20)) // at most 64 MiB of reply
+//!     .service(service_fn(connect)); // any HTTP client
+//! # tower_disagg::check::<http::Request<LegBody>, _>(context_leg);
+//! ```
+//!
+//! # Errors
+//!
+//! A leg fails with any error. One that has a [`LegError`] among its causes says what happened, and so decides
+//! whether another attempt is allowed; for any other the layers assume that bytes of a reply may have been seen.
+
+mod body;
+mod buffered;
+mod error;
+pub mod headers;
+mod signal;
+
+pub(crate) use self::error::classify;
+pub use self::{
+    body::LegBody,
+    buffered::{BufferReply, BufferReplyFuture, BufferReplyLayer},
+    error::{LegError, LegErrorKind},
+    signal::ReplyHead,
+};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{runtime::Handle, sync::Notify};
+use tracing::Instrument;
+
+use super::{Resolution, Ticket};
+
+/// Finishes handoffs in the background. Clones share one set of tasks and counts.
+///
+/// # Bounds
+///
+/// Each settlement is given up after a timeout, and no more than a number of them run at a time; a handoff beyond
+/// that is abandoned and counted. Tasks run on the tokio runtime that the dropping thread is in; outside of one the
+/// handoff is abandoned.
+#[derive(Debug, Clone)]
+pub struct Settler(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    timeout: Option<Duration>,
+    most: usize,
+    active: AtomicUsize,
+    idle: Notify,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    settled: AtomicU64,
+    collected: AtomicU64,
+    released: AtomicU64,
+    refused: AtomicU64,
+    failed: AtomicU64,
+    abandoned: AtomicU64,
+}
+
+/// How many handoffs ended how, since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SettleCounts {
+    /// Finished in the background, whatever the result.
+    pub settled: u64,
+    /// Collected by the generation worker.
+    pub collected: u64,
+    /// Nothing was held.
+    pub released: u64,
+    /// Orphaned: refused by the generation worker.
+    pub refused: u64,
+    /// Orphaned: a leg failed.
+    pub failed: u64,
+    /// Orphaned: nobody finished it.
+    pub abandoned: u64,
+}
+
+impl SettleCounts {
+    /// Handoffs that left a KV cache behind on a context worker.
+    pub fn orphaned(&self) -> u64 {
+        self.refused + self.failed + self.abandoned
+    }
+}
+
+impl Settler {
+    /// The most settlements at a time, unless set otherwise.
+    pub const DEFAULT_MOST: usize = 4096;
+
+    /// Gives each settlement up after `timeout`.
+    pub fn new(timeout: Duration) -> Self {
+        Self::build(Some(timeout), Self::DEFAULT_MOST)
+    }
+
+    /// Settles nothing: a handoff that nobody waits for any more is dropped and counted.
+    pub fn off() -> Self {
+        Self::build(None, 0)
+    }
+
+    /// At most `most` settlements at a time. For the builder phase: what was handed out before is not changed.
+    pub fn with_most(self, most: usize) -> Self {
+        Self::build(self.0.timeout, most)
+    }
+
+    fn build(timeout: Option<Duration>, most: usize) -> Self {
+        Self(Arc::new(Shared {
+            timeout,
+            most,
+            active: AtomicUsize::new(0),
+            idle: Notify::new(),
+            counts: Counts::default(),
+        }))
+    }
+
+    /// A ticket for one handoff.
+    pub fn ticket(&self) -> Ticket {
+        Ticket::new(self.clone())
+    }
+
+    /// How many settlements are running.
+    pub fn active(&self) -> usize {
+        self.0.active.load(Ordering::Acquire)
+    }
+
+    /// How the handoffs ended so far.
+    pub fn counts(&self) -> SettleCounts {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let counts = &self.0.counts;
+        SettleCounts {
+            settled: read(&counts.settled),
+            collected: read(&counts.collected),
+            released: read(&counts.released),
+            refused: read(&counts.refused),
+            failed: read(&counts.failed),
+            abandoned: read(&counts.abandoned),
+        }
+    }
+
+    /// Waits until no settlement is running. Cancel safe.
+    pub async fn idle(&self) {
+        loop {
+            let mut notified = pin!(self.0.idle.notified());
+            notified.as_mut().enable();
+            if self.active() == 0 {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// Runs `rest` for `ticket`, or abandons the handoff. The ticket is resolved *before* `rest` is dropped, so that
+    /// nothing inside of it takes the handoff for open.
+    pub(super) fn spawn(&self, ticket: Ticket, rest: impl Future<Output = ()> + Send + 'static) {
+        let (Some(timeout), Ok(runtime), Some(place)) =
+            (self.0.timeout, Handle::try_current(), Place::take(&self.0))
+        else {
+            ticket.resolve(Resolution::Abandoned);
+            return;
+        };
+        let span = tracing::debug_span!("settle");
+        let task = async move {
+            let _place = place;
+            let mut rest = pin!(rest);
+            match tokio::time::timeout(timeout, rest.as_mut()).await {
+                Ok(()) => ticket.resolve(Resolution::Failed),
+                Err(_) => ticket.resolve(Resolution::Abandoned),
+            }
+        };
+        runtime.spawn(task.instrument(span));
+    }
+
+    pub(super) fn count(&self, resolution: Resolution, settling: bool) {
+        let counts = &self.0.counts;
+        let count = match resolution {
+            Resolution::Collected => &counts.collected,
+            Resolution::Released => &counts.released,
+            Resolution::Refused => &counts.refused,
+            Resolution::Failed => &counts.failed,
+            Resolution::Abandoned => &counts.abandoned,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        let name = resolution.as_str();
+        if settling {
+            counts.settled.fetch_add(1, Ordering::Relaxed);
+            metrics::counter!("disagg_settlements_total", "result" => name).increment(1);
+        }
+        if resolution.is_orphaned() {
+            metrics::counter!("disagg_orphaned_handoffs_total", "reason" => name).increment(1);
+        }
+    }
+}
+
+/// One of the places for a running settlement; dropped when it ends, also when its task is.
+struct Place(Arc<Shared>);
+
+impl Place {
+    fn take(shared: &Arc<Shared>) -> Option<Self> {
+        let most = shared.most;
+        let taken = shared.active.fetch_update(Ordering::AcqRel, Ordering::Acquire, |active| {
+            (active < most).then_some(active + 1)
+        });
+        taken.is_ok().then(|| Self(shared.clone()))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.0.active.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.idle.notify_waiters();
+        }
+    }
+}

@@ -1,0 +1,130 @@
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http::{Request, Response, request::Parts};
+use http_body::Body;
+use tower_service::Service;
+
+use crate::{
+    buffer::{BufferBudget, Collect},
+    call::CallWhenReady,
+    contract::{PassthroughBody, unread},
+    error::BoxError,
+    leg::{
+        LegBody,
+        headers::{strip_request, strip_response},
+    },
+};
+
+/// Sends requests that are not handed off to a client made for legs: reads their bodies first.
+#[derive(Debug, Clone)]
+pub struct Passthrough<S> {
+    inner: S,
+    limit: u64,
+    budget: BufferBudget,
+}
+
+impl<S> Passthrough<S> {
+    /// Reads bodies of up to `limit` bytes, counted against `budget`.
+    pub fn new(inner: S, limit: u64, budget: BufferBudget) -> Self {
+        Self { inner, limit, budget }
+    }
+}
+
+impl<S, B, RB> Service<Request<PassthroughBody<B>>> for Passthrough<S>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+    S: Service<Request<LegBody>, Response = Response<RB>> + Clone,
+    S::Error: Into<BoxError>,
+{
+    type Response = Response<RB>;
+    type Error = BoxError;
+    type Future = PassthroughFuture<B, S, S::Future>;
+
+    /// Always ready: the body comes first.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<PassthroughBody<B>>) -> Self::Future {
+        let (mut parts, body) = request.into_parts();
+        strip_request(&mut parts.headers);
+        let inner = self.inner.clone();
+        let state = match body.into_inner() {
+            Ok(body) => {
+                State::Called { response: CallWhenReady::new(inner, Request::from_parts(parts, body)) }
+            }
+            Err(body) => {
+                let body = Collect::new(body, self.limit, &self.budget);
+                State::Body { body, limit: self.limit, then: Some((parts, inner)) }
+            }
+        };
+        PassthroughFuture { state }
+    }
+}
+
+/// The future of [`Passthrough`].
+#[pin_project::pin_project]
+pub struct PassthroughFuture<B, S, F> {
+    #[pin]
+    state: State<B, S, F>,
+}
+
+#[pin_project::pin_project(project = StateProj)]
+enum State<B, S, F> {
+    Body {
+        #[pin]
+        body: Collect<B>,
+        limit: u64,
+        then: Option<(Parts, S)>,
+    },
+    Called {
+        #[pin]
+        response: CallWhenReady<S, Request<LegBody>, F>,
+    },
+}
+
+impl<B, S, F, RB> Future for PassthroughFuture<B, S, F>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+    S: Service<Request<LegBody>, Response = Response<RB>, Future = F>,
+    S::Error: Into<BoxError>,
+    F: Future<Output = Result<Response<RB>, S::Error>>,
+{
+    type Output = Result<Response<RB>, BoxError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        loop {
+            match this.state.as_mut().project() {
+                StateProj::Body { body, limit, then } => {
+                    let body = ready!(body.poll(cx)).map_err(|error| unread(error, *limit))?;
+                    let Some((parts, inner)) = then.take() else { return Poll::Pending };
+                    let request = Request::from_parts(parts, LegBody::from(body));
+                    this.state.set(State::Called { response: CallWhenReady::new(inner, request) });
+                }
+                StateProj::Called { response } => {
+                    let mut response = ready!(response.poll(cx)).map_err(Into::into)?;
+                    strip_response(response.headers_mut());
+                    return Poll::Ready(Ok(response));
+                }
+            }
+        }
+    }
+}
+
+impl<B, S, F> fmt::Debug for PassthroughFuture<B, S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.state {
+            State::Body { .. } => "PassthroughFuture(body)",
+            State::Called { .. } => "PassthroughFuture(called)",
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! What each field of a client's request must be for a handoff. Unknown fields are never looked at.
+
+use super::{Delivery, RequestError};
+use crate::json::{DuplicateKey, Kind, Object, Value};
+
+/// `stream` and `stream_options`.
+///
+/// A worker takes 1 and "yes" for `true` as well; here only what JSON calls true and false is read, so that proxy and
+/// worker can never disagree on it (contract, section 2).
+pub(super) fn delivery(object: &Object) -> Result<Delivery, RequestError> {
+    let stream = flag(object, "stream")?;
+    let usage = usage(object)?;
+    Ok(if stream { Delivery::Stream { usage } } else { Delivery::Whole })
+}
+
+/// Whether `stream_options` asks for a usage chunk: an object does unless it says otherwise (contract, section 4).
+fn usage(object: &Object) -> Result<bool, RequestError> {
+    const FIELD: &str = "stream_options";
+    const MEMBER: &str = "stream_options.include_usage";
+    let Some(options) = present(object, FIELD)? else { return Ok(false) };
+    if options.kind() != Kind::Object {
+        return Err(RequestError::invalid(FIELD, "must be an object or null"));
+    }
+    let options = options.object().map_err(|error| RequestError::unreadable(FIELD, error))?;
+    match options.get("include_usage").map_err(|_| DuplicateKey(MEMBER))? {
+        None => Ok(true),
+        Some(value) if value.is_null() => Ok(false),
+        Some(value) => {
+            value.as_bool().ok_or_else(|| RequestError::invalid(MEMBER, "must be true, false or null"))
+        }
+    }
+}
+
+/// `n`, `best_of`, `use_beam_search`: one context step is handed to one generation step, so there can be one choice.
+pub(super) fn one_choice(object: &Object) -> Result<(), RequestError> {
+    one(object, "n")?;
+    one(object, "best_of")?;
+    if flag(object, "use_beam_search")? {
+        return Err(RequestError::unsupported(
+            "use_beam_search",
+            "cannot be used where context and generation run on different engines; leave it out",
+        ));
+    }
+    Ok(())
+}
+
+fn one(object: &Object, field: &'static str) -> Result<(), RequestError> {
+    let Some(value) = present(object, field)? else { return Ok(()) };
+    // As a double, so that 1.0 and 1e0 count as one; digits beyond a double's are far from one anyway.
+    match value.as_f64() {
+        Some(1.0) => Ok(()),
+        Some(more) if more > 1.0 && more.fract() == 0.0 => Err(RequestError::unsupported(
+            field,
+            "must be 1 where context and generation run on different engines; send several requests instead",
+        )),
+        _ => Err(RequestError::invalid(field, "must be a positive whole number or null")),
+    }
+}
+
+/// `messages` of a chat: a list when it is there. Whether it may be missing is for the worker to say.
+pub(super) fn messages(object: &Object) -> Result<(), RequestError> {
+    match object.get("messages")? {
+        Some(value) if value.kind() != Kind::Array => {
+            Err(RequestError::invalid("messages", "must be a list"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `prompt` of a completion: one text, or the tokens of one text, either of them also as the only element of a list.
+pub(super) fn one_prompt(object: &Object) -> Result<(), RequestError> {
+    const FIELD: &str = "prompt";
+    const SHAPE: &str = "must be a text or a list of token ids";
+    let Some(prompt) = object.get(FIELD)? else {
+        return Err(RequestError::invalid(FIELD, "is missing"));
+    };
+    match prompt.kind() {
+        Kind::String => return Ok(()),
+        Kind::Array => {}
+        _ => return Err(RequestError::invalid(FIELD, SHAPE)),
+    }
+    let (mut first, mut more) = (None, false);
+    prompt
+        .for_each(|element| {
+            more = first.is_some();
+            first.get_or_insert(element.kind());
+            !more
+        })
+        .map_err(|error| RequestError::unreadable(FIELD, error))?;
+    match first {
+        None => Err(RequestError::invalid(FIELD, "must not be an empty list")),
+        // Token ids; what is among the later ones is for the worker to judge (it takes `true` for 1).
+        Some(Kind::Number | Kind::Bool) => Ok(()),
+        Some(Kind::String | Kind::Array) if more => Err(RequestError::unsupported(
+            FIELD,
+            "must be one prompt where context and generation run on different engines; send one request for each",
+        )),
+        Some(Kind::String | Kind::Array) => Ok(()),
+        Some(Kind::Null | Kind::Object) => Err(RequestError::invalid(FIELD, SHAPE)),
+    }
+}
+
+/// `echo` of a completion. The generation leg has token ids for a prompt, and a worker cannot echo these.
+pub(super) fn no_echo(object: &Object) -> Result<(), RequestError> {
+    if flag(object, "echo")? {
+        return Err(RequestError::unsupported(
+            "echo",
+            "cannot be used where context and generation run on different engines; leave it out",
+        ));
+    }
+    Ok(())
+}
+
+fn flag(object: &Object, field: &'static str) -> Result<bool, RequestError> {
+    match present(object, field)? {
+        None => Ok(false),
+        Some(value) => {
+            value.as_bool().ok_or_else(|| RequestError::invalid(field, "must be true, false or null"))
+        }
+    }
+}
+
+/// The one value of a field, when there is one and it is not `null`.
+fn present(object: &Object, field: &'static str) -> Result<Option<Value>, RequestError> {
+    Ok(object.get(field)?.filter(|value| !value.is_null()))
+}
