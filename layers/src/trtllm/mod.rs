@@ -15,6 +15,9 @@ pub use self::{
 };
 
 // What comes back from the workers, and what is made of it.
+#[cfg(test)]
+mod fixtures;
+
 mod clean;
 mod context;
 mod generation;
