@@ -39,7 +39,7 @@ pub use self::{
     context::context_body,
     generation::generation_body,
     leak::{MAX_RELAYED_ERROR, may_carry_state},
-    reply::{ContextReply, GenerationId, Verdict},
+    reply::{ContextReply, Due, GenerationId},
     reply_error::{ReplyError, ReplyErrorKind},
     schema::{IdLayout, Knowledge, Schema},
     shape::Shape,

@@ -9,9 +9,7 @@ mod frames;
 
 /// The answer to a client that does not stream: the context reply without `disaggregated_params`,
 /// `prompt_token_ids` and `prompt_token_ids_b64` (contract, section 4). What stays keeps its bytes.
-///
-/// The request has no part in it; it is taken so that both answers are called alike.
-pub fn terminal_whole(_request: &ClientRequest, reply: &ContextReply) -> Segments {
+pub fn terminal_whole(reply: &ContextReply) -> Segments {
     without_handoff(reply.object()).unwrap_or_else(|| reply.object().text().clone().into())
 }
 

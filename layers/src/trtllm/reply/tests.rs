@@ -25,13 +25,13 @@ fn refused(cases: impl IntoIterator<Item = (&'static str, Json)>) {
 fn every_generation_has_a_usable_reply() {
     for release in RELEASES {
         let reply = usable(Endpoint::Chat, &with_params(params(release)));
-        assert_eq!(reply.verdict(), Verdict::Generate);
+        assert_eq!(reply.due(), Due::Generation);
         assert_eq!(reply.disagg_request_id(), Some(ID));
         assert_eq!(reply.opaque_state().unwrap().as_str(), r#""AAECAwQ=""#);
         assert_eq!(reply.info_endpoint().unwrap().as_str(), r#""tcp://10.0.0.5:37771""#);
         assert_eq!(reply.shows("ctx_usage"), members(release).contains(&"ctx_usage"));
     }
-    assert_eq!(usable(Endpoint::Completions, &completions_reply()).verdict(), Verdict::Generate);
+    assert_eq!(usable(Endpoint::Completions, &completions_reply()).due(), Due::Generation);
 }
 
 #[test]
@@ -96,10 +96,10 @@ fn finish_reasons() {
         reply
     };
     for reason in [json!("length"), json!("not_finished"), Json::Null] {
-        assert_eq!(usable(Endpoint::Chat, &with(&reason)).verdict(), Verdict::Generate, "{reason}");
+        assert_eq!(usable(Endpoint::Chat, &with(&reason)).due(), Due::Generation, "{reason}");
     }
     for reason in ["stop", "tool_calls", "content_filter"] {
-        assert_eq!(usable(Endpoint::Chat, &with(&json!(reason))).verdict(), Verdict::Terminal, "{reason}");
+        assert_eq!(usable(Endpoint::Chat, &with(&json!(reason))).due(), Due::Nothing, "{reason}");
     }
     for reason in ["cancelled", "abort", "error", "timeout", "", "STOP", "function_call", "secret words"] {
         let error = failure(Endpoint::Chat, &with(&json!(reason)));
@@ -117,7 +117,7 @@ fn without_a_finish_reason_only_a_complete_handoff_goes_on() {
         reply["choices"][0] = without(choice, "finish_reason");
         reply
     };
-    assert_eq!(usable(Endpoint::Chat, &absent(chat_reply())).verdict(), Verdict::Generate);
+    assert_eq!(usable(Endpoint::Chat, &absent(chat_reply())).due(), Due::Generation);
     refused([
         (PARAMS, absent(with_params(Json::Null))),
         (CTX_REQUEST_ID, absent(with_members(json!({"ctx_request_id": null})))),
@@ -138,12 +138,12 @@ fn a_finished_answer_needs_no_handoff() {
         stop(chat_reply()),
     ] {
         let reply = usable(Endpoint::Chat, &reply);
-        assert_eq!(reply.verdict(), Verdict::Terminal);
+        assert_eq!(reply.due(), Due::Nothing);
         assert_eq!(reply.disagg_request_id(), None);
         assert!(reply.opaque_state().is_none());
     }
     let reply = stop(without(completions_reply(), "prompt_token_ids"));
-    assert_eq!(usable(Endpoint::Completions, &reply).verdict(), Verdict::Terminal);
+    assert_eq!(usable(Endpoint::Completions, &reply).due(), Due::Nothing);
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn a_whole_answer_keeps_its_bytes_but_for_the_handoff() {
     );
     let reply = parse(Endpoint::Chat, body).unwrap();
     assert_eq!(
-        text(&terminal_whole(&chat(), &reply)),
+        text(&terminal_whole(&reply)),
         concat!(
             r#"{"id":"c", "choices":[ {"index":0,"message":{"content":"\ud83d","x":1.00},"finish_reason":"stop","#,
             r#""stop_reason":null} ],"usage":{"prompt_tokens":3}}"#
@@ -51,7 +51,7 @@ fn a_whole_answer_keeps_its_bytes_but_for_the_handoff() {
     );
     let nothing_to_remove = r#" {"choices":[{"finish_reason":"stop","text":""}] } "#;
     let reply = parse(Endpoint::Completions, nothing_to_remove).unwrap();
-    assert_eq!(text(&terminal_whole(&completions(), &reply)), nothing_to_remove);
+    assert_eq!(text(&terminal_whole(&reply)), nothing_to_remove);
 }
 
 #[test]
