@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response, request::Parts};
+use http::{Request, Response, Uri, request::Parts};
 use http_body::Body;
 use tower_service::Service;
 
@@ -18,6 +18,7 @@ use crate::{
     leg::{
         LegBody,
         headers::{strip_request, strip_response},
+        target,
     },
 };
 
@@ -25,6 +26,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Passthrough<S> {
     inner: S,
+    origin: Option<Uri>,
     limit: u64,
     budget: BufferBudget,
 }
@@ -32,7 +34,13 @@ pub struct Passthrough<S> {
 impl<S> Passthrough<S> {
     /// Reads bodies of up to `limit` bytes, counted against `budget`.
     pub fn new(inner: S, limit: u64, budget: BufferBudget) -> Self {
-        Self { inner, limit, budget }
+        Self { inner, origin: None, limit, budget }
+    }
+
+    /// Sends requests to this scheme and authority. Without it they carry the client's path and query alone.
+    pub fn to(mut self, origin: Option<Uri>) -> Self {
+        self.origin = origin;
+        self
     }
 }
 
@@ -55,6 +63,9 @@ where
     fn call(&mut self, request: Request<PassthroughBody<B>>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
         strip_request(&mut parts.headers);
+        if let Some(path) = parts.uri.path_and_query() {
+            parts.uri = target(self.origin.as_ref(), path.clone());
+        }
         let inner = self.inner.clone();
         let state = match body.into_inner() {
             Ok(body) => {
