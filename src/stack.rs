@@ -51,8 +51,10 @@ pub(crate) struct Assembly {
     admission: AdmissionLayer,
     settler: Settler,
     releases: Releases,
-    /// Both legs and the probes share one pool.
-    client: HttpClient<LegBody>,
+    /// Both legs share one pool.
+    legs: HttpClient<LegBody>,
+    /// Questions to workers leave the pool alone.
+    questions: HttpClient<LegBody>,
 }
 
 /// Asks workers for their release: one deadline, a small reply.
@@ -80,7 +82,8 @@ impl Assembly {
             admission: AdmissionLayer::new(config.max_in_flight, phases),
             settler,
             releases: Releases::new(pinned),
-            client: HttpClient::new(config.connect_timeout),
+            legs: HttpClient::new(config.connect_timeout),
+            questions: HttpClient::unpooled(config.connect_timeout),
             config,
         }
     }
@@ -100,9 +103,9 @@ impl Assembly {
         &self.releases
     }
 
-    /// The client of legs and probes.
-    pub(crate) fn client(&self) -> HttpClient<LegBody> {
-        self.client.clone()
+    /// The client for questions to workers.
+    pub(crate) fn questions(&self) -> HttpClient<LegBody> {
+        self.questions.clone()
     }
 
     /// Brings the gauges up to date that nobody else keeps.
@@ -121,7 +124,7 @@ impl Assembly {
     }
 
     fn probe(&self) -> Probe {
-        let probe = BufferReplyLayer::new(PROBE_REPLY).layer(self.client.clone());
+        let probe = BufferReplyLayer::new(PROBE_REPLY).layer(self.questions.clone());
         Timeout::new(probe, self.config.connect_timeout + PROBE_TIME)
     }
 
@@ -140,7 +143,7 @@ impl Assembly {
             .layer(ContextGateLayer::new(self.releases.clone(), self.probe()))
             .layer(TimedLayer::new("disagg_context_leg_seconds"))
             .layer(BufferReplyLayer::new(self.config.max_reply_bytes).budget(self.budget.clone()))
-            .service(self.client.clone())
+            .service(self.legs.clone())
     }
 
     fn deadlines(&self) -> Deadlines {
@@ -199,7 +202,8 @@ impl Assembly {
             .allow(move |endpoint| is_allowed(&allowed, endpoint))
             .guard(self.config.passthrough == Mode::Guarded);
 
-        let client = ServiceBuilder::new().layer(self.doubt()).layer(self.deadlines()).service(self.client());
+        let client =
+            ServiceBuilder::new().layer(self.doubt()).layer(self.deadlines()).service(self.legs.clone());
         let generation = GenerationLayer::new()
             .to(origin.clone())
             .engines(Known(self.releases.clone()))

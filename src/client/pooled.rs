@@ -34,10 +34,21 @@ where
 {
     /// A client whose connections take at most `connect_timeout` to make, name resolution included.
     pub(crate) fn new(connect_timeout: Duration) -> Self {
+        Self::build(connect_timeout, usize::MAX)
+    }
+
+    /// A client that makes a connection for each request. What it does says nothing about, and takes nothing from,
+    /// the connections of the legs.
+    pub(crate) fn unpooled(connect_timeout: Duration) -> Self {
+        Self::build(connect_timeout, 0)
+    }
+
+    fn build(connect_timeout: Duration, idle: usize) -> Self {
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE)
+            .pool_max_idle_per_host(idle)
             .retry_canceled_requests(true) // only those of which no byte was written: the pool gets them back whole
             .build(Connector::new(connect_timeout));
         Self { client }

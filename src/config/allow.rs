@@ -47,10 +47,18 @@ impl AllowEntry {
                     Host::V6(address) => IpAddr::V6(address),
                     Host::Name(_) => return false,
                 };
-                (ports.0..=ports.1).contains(&endpoint.port()) && network.contains(&address)
+                (ports.0..=ports.1).contains(&endpoint.port()) && contains(network, &address)
             }
         }
     }
+}
+
+/// A network that is given as IPv6 has no IPv4 address in it, in whatever spelling, unless it is one of mapped
+/// addresses: `::/0` does not mean the IPv4 internet.
+fn contains(network: &IpNet, address: &IpAddr) -> bool {
+    const MAPPED: u8 = 96;
+    let mapped = matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some());
+    network.contains(address) && (!mapped || network.prefix_len() >= MAPPED)
 }
 
 /// Whether `endpoint` may be called: it may when the list is empty, or when one of its entries says so.

@@ -25,12 +25,19 @@ const PING: Duration = Duration::from_secs(20);
 /// How long accepting rests when the process is out of file descriptors.
 const REST: Duration = Duration::from_millis(50);
 
-/// Serves connections until the phase is `until`. Each connection holds a clone of `open` for as long as it lives.
+/// The phases at which a port closes, and at which what is still connected to it is dropped.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ends {
+    pub(super) close: Phase,
+    pub(super) cut: Phase,
+}
+
+/// Serves connections until the port closes. Each connection holds a clone of `open` for as long as it lives.
 pub(super) async fn serve<S, B>(
     listener: TcpListener,
     service: S,
     phases: Phases,
-    until: Phase,
+    ends: Ends,
     open: mpsc::Sender<Infallible>,
 ) where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>
@@ -39,7 +46,7 @@ pub(super) async fn serve<S, B>(
         + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError> + Send> + Send + 'static,
 {
-    let mut end = pin!(phases.reached(until));
+    let mut end = pin!(phases.reached(ends.close));
     loop {
         let accepted = tokio::select! {
             biased;
@@ -48,7 +55,7 @@ pub(super) async fn serve<S, B>(
         };
         match accepted {
             Ok((stream, _)) => {
-                let connection = connection(stream, service.clone(), phases.clone(), until, open.clone());
+                let connection = connection(stream, service.clone(), phases.clone(), ends, open.clone());
                 tokio::spawn(connection);
             }
             Err(error) if is_of_one_connection(&error) => {}
@@ -70,7 +77,7 @@ async fn connection<S, B>(
     stream: TcpStream,
     service: S,
     phases: Phases,
-    until: Phase,
+    ends: Ends,
     open: mpsc::Sender<Infallible>,
 ) where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>
@@ -95,8 +102,8 @@ async fn connection<S, B>(
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PING);
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
-    let mut stop = pin!(phases.reached(until));
-    let mut cut = pin!(phases.reached(Phase::Cut));
+    let mut stop = pin!(phases.reached(ends.close));
+    let mut cut = pin!(phases.reached(ends.cut));
     let mut late = pin!(tokio::time::sleep(HEAD_TIME));
     let (mut stopping, mut waiting) = (false, true);
     loop {

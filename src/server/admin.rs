@@ -99,9 +99,9 @@ impl Admin {
         let mut request = Request::new(LegBody::empty());
         *request.uri_mut() = self.0.health.clone();
         let asked = async {
-            let reply = self.0.assembly.client().oneshot(request).await.ok()?;
+            let reply = self.0.assembly.questions().oneshot(request).await.ok()?;
             let status = reply.status();
-            // read, so that the connection can be used again
+            // read, so that the worker is not cut off while it answers
             let body = http_body_util::Limited::new(reply.into_body(), 64 << 10);
             let _ = body.collect().await;
             Some(status)

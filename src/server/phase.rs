@@ -13,6 +13,10 @@ pub(crate) enum Phase {
     Hurrying,
     /// What still runs is cut. Only the drain itself goes on to this, so that it knows what it cuts.
     Cut,
+    /// Nothing is left but questions on the admin port.
+    Closing,
+    /// The end.
+    Over,
 }
 
 /// The phase of the process, seen and advanced from everywhere. It never goes back.

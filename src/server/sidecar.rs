@@ -1,9 +1,20 @@
 use std::{convert::Infallible, error::Error, fmt, io, net::SocketAddr};
 
 use hyper::body::Incoming;
-use tokio::{net::TcpListener, sync::mpsc, task::JoinSet, time::timeout};
+use tokio::{
+    net::TcpListener,
+    sync::mpsc,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 
-use super::{Outcome, Phase, Phases, Signals, accept, admin::Admin, drain::drain, front::Front};
+use super::{
+    Outcome, Phase, Phases, Signals,
+    accept::{self, Ends},
+    admin::Admin,
+    drain::drain,
+    front::Front,
+};
 use crate::{
     config::{Config, EngineVersion},
     engine,
@@ -13,6 +24,9 @@ use crate::{
 
 /// How long a request that was cut may take to be gone, and the answer to a last probe to be written.
 const LAST_WORDS: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// How much longer than the data port the admin port is open, so that a probe that is under way is answered.
+const LAST_PROBE: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// The sidecar: two listeners and the stack.
 ///
@@ -144,11 +158,23 @@ impl Sidecar {
 
         let (open, mut connections) = mpsc::channel(1);
         let front = Front::new(assembly.service::<Incoming>(), phases.clone());
-        tasks.spawn(accept::serve(data.0, front, phases.clone(), Phase::Finishing, open));
+        tasks.spawn(accept::serve(
+            data.0,
+            front,
+            phases.clone(),
+            Ends { close: Phase::Finishing, cut: Phase::Cut },
+            open,
+        ));
         let (admin_open, mut admin_connections) = mpsc::channel(1);
         let answers = Admin::new(phases.clone(), assembly.clone(), &origin);
         let answers = tower::service_fn(move |request| answers.clone().answer(request));
-        tasks.spawn(accept::serve(admin.0, answers, phases.clone(), Phase::Cut, admin_open));
+        tasks.spawn(accept::serve(
+            admin.0,
+            answers,
+            phases.clone(),
+            Ends { close: Phase::Closing, cut: Phase::Over },
+            admin_open,
+        ));
 
         let mut gone = async || {
             // nothing is ever sent: this ends when the last connection has dropped its end
@@ -163,7 +189,10 @@ impl Sidecar {
         };
         let outcome = drain(&phases, grace, most, gone(), assembly.settler().idle(), busy).await;
         let _ = timeout(LAST_WORDS, gone()).await;
+        sleep(LAST_PROBE).await;
+        phases.advance(Phase::Closing);
         let _ = timeout(LAST_WORDS, admin_connections.recv()).await;
+        phases.advance(Phase::Over);
         tracing::info!(?outcome, "ended");
         outcome
     }

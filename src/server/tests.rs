@@ -197,3 +197,178 @@ async fn an_error_is_held_back_for_one_turn() {
     .await;
     assert_eq!(turns, ["data", "pending", "error"]);
 }
+
+// === over sockets ===
+
+mod sockets {
+    use std::net::SocketAddr;
+
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::{TcpListener, TcpStream},
+        sync::mpsc,
+        task::JoinHandle,
+    };
+
+    use super::*;
+    use crate::config::Config;
+
+    /// A generation worker that answers each request with a stream of what it is given, and with its end when that is.
+    async fn worker() -> (SocketAddr, mpsc::UnboundedReceiver<mpsc::UnboundedSender<&'static str>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (calls, called) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            loop {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                let calls = calls.clone();
+                tokio::spawn(async move {
+                    head(&mut socket).await;
+                    let (chunks, mut given) = mpsc::unbounded_channel::<&str>();
+                    calls.send(chunks).unwrap();
+                    socket.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await.unwrap();
+                    while let Some(chunk) = given.recv().await {
+                        let text = format!("{:x}\r\n{chunk}\r\n", chunk.len());
+                        socket.write_all(text.as_bytes()).await.unwrap();
+                    }
+                    socket.write_all(b"0\r\n\r\n").await.unwrap();
+                });
+            }
+        });
+        (address, called)
+    }
+
+    async fn head(socket: &mut TcpStream) -> String {
+        let mut text = Vec::new();
+        while !text.ends_with(b"\r\n\r\n") {
+            text.push(socket.read_u8().await.unwrap());
+        }
+        String::from_utf8(text).unwrap()
+    }
+
+    async fn get(address: SocketAddr, request: &str) -> TcpStream {
+        let mut socket = TcpStream::connect(address).await.unwrap();
+        socket.write_all(format!("{request} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
+        socket
+    }
+
+    async fn rest(mut socket: TcpStream) -> String {
+        let mut text = String::new();
+        let _ = socket.read_to_string(&mut text).await;
+        text
+    }
+
+    struct Running {
+        data: SocketAddr,
+        admin: SocketAddr,
+        handle: Handle,
+        outcome: JoinHandle<Outcome>,
+    }
+
+    async fn sidecar(generation: SocketAddr, flags: &[&str]) -> Running {
+        let url = format!("http://{generation}");
+        let own = [
+            ["--listen", "127.0.0.1:0"],
+            ["--admin-listen", "127.0.0.1:0"],
+            ["--generation-url", &url],
+            ["--engine-version", "1.3.0rc24"],
+        ];
+        let config = Config::from_args(own.as_flattened().iter().chain(flags)).unwrap();
+        let sidecar = Sidecar::bind(config).await.unwrap();
+        let (data, admin, handle) = (sidecar.data_addr(), sidecar.admin_addr(), sidecar.handle());
+        Running { data, admin, handle, outcome: tokio::spawn(sidecar.run()) }
+    }
+
+    #[tokio::test]
+    async fn a_drain_lets_what_runs_finish_and_closes_what_rests() {
+        let (address, mut called) = worker().await;
+        let running = sidecar(address, &[]).await;
+        let mut resting = get(running.data, "GET /health").await;
+        assert!(head(&mut resting).await.starts_with("HTTP/1.1 200"));
+        let mut stream = get(running.data, "GET /v1/stream").await;
+        let worker = called.recv().await.unwrap();
+        assert!(head(&mut stream).await.starts_with("HTTP/1.1 200"));
+        running.handle.drain();
+        assert_eq!(rest(resting).await, "ok\n", "the connection that rests is closed");
+        TcpStream::connect(running.data).await.unwrap_err();
+        let ready = rest(get(running.admin, "GET /readyz").await);
+        worker.send("one").unwrap();
+        worker.send("two").unwrap();
+        drop(worker);
+        assert_eq!(rest(stream).await, "3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n");
+        assert_eq!(running.outcome.await.unwrap(), Outcome::Complete);
+        assert!(ready.await.starts_with("HTTP/1.1 503"));
+    }
+
+    #[tokio::test]
+    async fn what_is_cut_ends_visibly_incomplete() {
+        for (flags, hurry) in [(&["--drain-timeout", "10ms"][..], false), (&[], true)] {
+            let (address, mut called) = worker().await;
+            let running = sidecar(address, flags).await;
+            let mut stream = get(running.data, "GET /v1/stream").await;
+            let worker = called.recv().await.unwrap();
+            head(&mut stream).await;
+            worker.send("one").unwrap();
+            let mut chunk = [0; 8];
+            stream.read_exact(&mut chunk).await.unwrap();
+            running.handle.drain();
+            if hurry {
+                running.handle.cut();
+            }
+            assert_eq!(rest(stream).await, "", "no last chunk");
+            assert_eq!(running.outcome.await.unwrap(), Outcome::Cut);
+            drop(worker);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_stops_sending_is_gone() {
+        let (address, mut called) = worker().await;
+        let running = sidecar(address, &[]).await;
+        let mut stream = get(running.data, "GET /v1/stream").await;
+        let worker = called.recv().await.unwrap();
+        stream.shutdown().await.unwrap();
+        rest(stream).await;
+        // nothing is in flight any more, so a drain need not wait
+        running.handle.drain();
+        assert_eq!(running.outcome.await.unwrap(), Outcome::Complete);
+        drop(worker);
+    }
+
+    #[tokio::test]
+    async fn the_admin_port() {
+        let (address, _called) = worker().await;
+        let running = sidecar(address, &["--drain-grace", "60s"]).await;
+        for (request, status) in [
+            ("GET /livez", 200),
+            ("GET /metrics", 200),
+            ("GET /nothing", 404),
+            ("GET /drain", 405),
+            ("POST /metrics", 405),
+            ("POST /livez", 405),
+        ] {
+            let mut socket = get(running.admin, request).await;
+            assert!(head(&mut socket).await.starts_with(&format!("HTTP/1.1 {status}")), "{request}");
+        }
+        let mut socket = get(running.data, "GET /ready").await;
+        assert!(head(&mut socket).await.starts_with("HTTP/1.1 200"));
+        let mut socket = get(running.admin, "POST /drain").await;
+        assert!(head(&mut socket).await.starts_with("HTTP/1.1 202"));
+        let mut socket = get(running.data, "GET /ready").await;
+        assert!(
+            head(&mut socket).await.starts_with("HTTP/1.1 503"),
+            "readiness is withdrawn, the port is open"
+        );
+        running.handle.cut();
+        assert_eq!(running.outcome.await.unwrap(), Outcome::Complete, "nothing was running");
+    }
+
+    #[tokio::test]
+    async fn a_port_that_is_taken_is_said_by_flag() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = taken.local_addr().unwrap().to_string();
+        let config = Config::from_args(["--listen", "127.0.0.1:0", "--admin-listen", &address]).unwrap();
+        let error = Sidecar::bind(config).await.unwrap_err().to_string();
+        assert!(error.contains("--admin-listen") && error.contains(&address), "{error}");
+    }
+}
