@@ -65,10 +65,8 @@ const K: [u32; 64] = [
 ];
 
 fn sha256(data: &[u8]) -> [u8; 32] {
-    let mut state: [u32; 8] = [
-        0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab,
-        0x5be0cd19,
-    ];
+    let mut state: [u32; 8] =
+        [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19];
     let mut padded = data.to_vec();
     padded.push(0x80);
     while padded.len() % 64 != 56 {
@@ -95,21 +93,14 @@ fn compress(state: &mut [u32; 8], block: &[u8; 64]) {
         let b = w[i - 2];
         let s0 = a.rotate_right(7) ^ a.rotate_right(18) ^ (a >> 3);
         let s1 = b.rotate_right(17) ^ b.rotate_right(19) ^ (b >> 10);
-        w[i] = w[i - 16]
-            .wrapping_add(s0)
-            .wrapping_add(w[i - 7])
-            .wrapping_add(s1);
+        w[i] = w[i - 16].wrapping_add(s0).wrapping_add(w[i - 7]).wrapping_add(s1);
     }
     let mut v = *state;
     for (k, w) in K.into_iter().zip(w) {
         let [a, b, c, _, e, f, g, h] = v;
         let s1 = e.rotate_right(6) ^ e.rotate_right(11) ^ e.rotate_right(25);
         let s0 = a.rotate_right(2) ^ a.rotate_right(13) ^ a.rotate_right(22);
-        let t1 = h
-            .wrapping_add(s1)
-            .wrapping_add((e & f) ^ (!e & g))
-            .wrapping_add(k)
-            .wrapping_add(w);
+        let t1 = h.wrapping_add(s1).wrapping_add((e & f) ^ (!e & g)).wrapping_add(k).wrapping_add(w);
         let t2 = s0.wrapping_add((a & b) ^ (a & c) ^ (b & c));
         v.rotate_right(1);
         v[4] = v[4].wrapping_add(t1);
@@ -132,14 +123,8 @@ mod tests {
         ]);
         let state_only = Value::obj([("encoded_opaque_state", Value::str("AAEC"))]);
         for (params, hex) in [
-            (
-                both,
-                "c8630ed264cc1f1ddcb2b4506fdf769b993c9b69b5b9f761dfb7c36c39d2957c",
-            ),
-            (
-                state_only,
-                "18d30bfdf728ae223c066a9c2c66f16e9cc45d365ee1cc8fbdb00c91b60c1a8e",
-            ),
+            (both, "c8630ed264cc1f1ddcb2b4506fdf769b993c9b69b5b9f761dfb7c36c39d2957c"),
+            (state_only, "18d30bfdf728ae223c066a9c2c66f16e9cc45d365ee1cc8fbdb00c91b60c1a8e"),
         ] {
             assert_eq!(signature("secret", &params), hex);
             assert!(valid("secret", &params, Some(&format!("sha256={hex}"))));

@@ -27,9 +27,8 @@ impl Engine {
     /// When the port cannot be bound, or the release is not one
     /// ([`io::ErrorKind::InvalidInput`]).
     pub async fn start(config: Config) -> io::Result<Self> {
-        let generation = config
-            .schema()
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let generation =
+            config.schema().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, config.port)).await?;
         let transfers = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let addr = listener.local_addr()?;
@@ -39,11 +38,7 @@ impl Engine {
             tokio::spawn(accept(listener, Arc::clone(&shared))),
             tokio::spawn(kv::serve(transfers, Arc::clone(&shared))),
         ];
-        Ok(Self {
-            addr,
-            shared,
-            tasks: Mutex::new(tasks),
-        })
+        Ok(Self { addr, shared, tasks: Mutex::new(tasks) })
     }
 
     /// The address it listens on.

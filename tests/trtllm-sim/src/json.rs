@@ -42,12 +42,7 @@ impl Value {
 
     /// An object of the given members, in this order.
     pub(crate) fn obj<'a>(members: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
-        Self::Obj(
-            members
-                .into_iter()
-                .map(|(key, value)| (key.to_owned(), value))
-                .collect(),
-        )
+        Self::Obj(members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
     }
 
     /// The member of an object.
@@ -173,10 +168,7 @@ fn steps(pointer: &str) -> Result<Vec<String>, String> {
     let Some(rest) = pointer.strip_prefix('/') else {
         return Err(format!("the path {pointer:?} does not start with a slash"));
     };
-    Ok(rest
-        .split('/')
-        .map(|step| step.replace("~1", "/").replace("~0", "~"))
-        .collect())
+    Ok(rest.split('/').map(|step| step.replace("~1", "/").replace("~0", "~")).collect())
 }
 
 impl From<&serde_json::Value> for Value {
@@ -184,18 +176,13 @@ impl From<&serde_json::Value> for Value {
         match value {
             serde_json::Value::Null => Self::Null,
             serde_json::Value::Bool(b) => Self::Bool(*b),
-            serde_json::Value::Number(n) if n.is_f64() => {
-                Self::Float(n.as_f64().unwrap_or(f64::NAN))
-            }
+            serde_json::Value::Number(n) if n.is_f64() => Self::Float(n.as_f64().unwrap_or(f64::NAN)),
             serde_json::Value::Number(n) => Self::Int(n.to_string()),
             serde_json::Value::String(s) => Self::Str(s.clone()),
             serde_json::Value::Array(items) => Self::Arr(items.iter().map(Self::from).collect()),
-            serde_json::Value::Object(members) => Self::Obj(
-                members
-                    .iter()
-                    .map(|(k, v)| (k.clone(), Self::from(v)))
-                    .collect(),
-            ),
+            serde_json::Value::Object(members) => {
+                Self::Obj(members.iter().map(|(k, v)| (k.clone(), Self::from(v))).collect())
+            }
         }
     }
 }

@@ -71,8 +71,8 @@ mod shared;
 mod state;
 
 pub use answer::{
-    Expected, ExpectedTool, answer_text, answer_token, expected_answer, expected_answer_of,
-    prompt_tokens, token_text,
+    Expected, ExpectedTool, answer_text, answer_token, expected_answer, expected_answer_of, prompt_tokens,
+    token_text,
 };
 pub use config::{Config, DEFAULT_TOKENS, Role};
 pub use engine::Engine;

@@ -143,11 +143,7 @@ async fn run(config: Config) -> std::io::Result<()> {
     let stop = stop_signal()?;
     let engine = Engine::start(config).await?;
     let mut out = std::io::stdout();
-    writeln!(
-        out,
-        "trtllm-sim listening on {} role={role} release={release}",
-        engine.hostport()
-    )?;
+    writeln!(out, "trtllm-sim listening on {} role={role} release={release}", engine.hostport())?;
     out.flush()?;
     stop.await;
     engine.shutdown().await;

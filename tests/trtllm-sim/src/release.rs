@@ -28,15 +28,8 @@ pub enum Generation {
 
 impl Generation {
     /// All generations, oldest first.
-    pub const ALL: [Self; 7] = [
-        Self::G0,
-        Self::G1,
-        Self::G2Early,
-        Self::G2Late,
-        Self::G3,
-        Self::G4,
-        Self::G4n,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::G0, Self::G1, Self::G2Early, Self::G2Late, Self::G3, Self::G4, Self::G4n];
 
     /// The generation of a release such as `1.3.0rc24` or `1.3.0rc24.post1`.
     ///
@@ -116,9 +109,7 @@ impl fmt::Display for Generation {
 
 /// The number at the front of a text, and the rest.
 fn digits(text: &str) -> Option<(u32, &str)> {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, rest) = text.split_at(end);
     number.parse().ok().map(|number| (number, rest))
 }
@@ -151,10 +142,7 @@ mod tests {
             assert_eq!(Generation::of_release(release), Ok(generation), "{release}");
         }
         for generation in Generation::ALL {
-            assert_eq!(
-                Generation::of_release(generation.sample_release()),
-                Ok(generation)
-            );
+            assert_eq!(Generation::of_release(generation.sample_release()), Ok(generation));
         }
         for bad in ["", "1", "x.y", "1.3.0rcX", "1.3x", "99999999999.1"] {
             assert!(Generation::of_release(bad).is_err(), "{bad}");

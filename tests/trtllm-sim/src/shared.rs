@@ -79,8 +79,7 @@ impl Shared {
         if log.rejections.len() >= MAX_REJECTIONS {
             log.rejections.pop_front();
         }
-        log.rejections
-            .push_back(reason.chars().take(MAX_REJECTION).collect());
+        log.rejections.push_back(reason.chars().take(MAX_REJECTION).collect());
     }
 
     /// Forgets the requests seen and the refusals; counts stay.

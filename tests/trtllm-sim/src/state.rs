@@ -95,9 +95,7 @@ impl SeenRequest {
     #[must_use]
     pub fn disagg_request_id(&self) -> Option<i64> {
         let body = self.json()?;
-        body.get("disaggregated_params")?
-            .get("disagg_request_id")?
-            .as_i64()
+        body.get("disaggregated_params")?.get("disagg_request_id")?.as_i64()
     }
 
     /// A header's value, when there is one and it is text.
@@ -163,10 +161,7 @@ impl State {
         let count = |n: u64| Value::int(n);
         let requests = self.requests.iter().map(|request| {
             let headers = request.headers.iter().map(|(name, value)| {
-                let pair = [
-                    Value::str(name.as_str()),
-                    Value::str(String::from_utf8_lossy(value.as_bytes())),
-                ];
+                let pair = [Value::str(name.as_str()), Value::str(String::from_utf8_lossy(value.as_bytes()))];
                 Value::Arr(pair.to_vec())
             });
             let shown = &request.body[..request.body.len().min(SHOWN_BODY)];

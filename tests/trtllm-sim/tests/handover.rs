@@ -10,13 +10,9 @@ use trtllm_sim::{Config, Engine, Expected, Generation, Role, expected_answer};
 const ID: i64 = (1 << 62) + 12_345;
 
 async fn pair(context: Generation, generation: Generation) -> (Engine, Engine) {
-    let start = |role, generation: Generation| {
-        Engine::start(Config::new(role).release(generation.sample_release()))
-    };
-    (
-        start(Role::Context, context).await.unwrap(),
-        start(Role::Generation, generation).await.unwrap(),
-    )
+    let start =
+        |role, generation: Generation| Engine::start(Config::new(role).release(generation.sample_release()));
+    (start(Role::Context, context).await.unwrap(), start(Role::Generation, generation).await.unwrap())
 }
 
 /// What a sidecar must not send to a generation worker of this generation.
@@ -59,15 +55,10 @@ fn check(answer: &Reply, expected: &Expected) {
     assert!(answer.complete);
     let whole = answer.json();
     let choice = &whole["choices"][0];
-    let text = choice["message"]["content"]
-        .as_str()
-        .or(choice["text"].as_str());
+    let text = choice["message"]["content"].as_str().or(choice["text"].as_str());
     assert_eq!(text, Some(expected.text.as_str()));
     assert_eq!(choice["finish_reason"], json!(expected.finish_reason));
-    assert_eq!(
-        whole["usage"]["completion_tokens"],
-        json!(expected.completion_tokens)
-    );
+    assert_eq!(whole["usage"]["completion_tokens"], json!(expected.completion_tokens));
 }
 
 #[tokio::test]
@@ -82,10 +73,8 @@ async fn every_pair_of_generations_hands_over() {
                 let answer = hand_over(&context, &worker, path, &client, id, &drop).await;
                 check(&answer, &expected_answer(&client));
                 id += 1;
-                let streaming = with(
-                    client.clone(),
-                    json!({"stream": true, "stream_options": {"include_usage": true}}),
-                );
+                let streaming =
+                    with(client.clone(), json!({"stream": true, "stream_options": {"include_usage": true}}));
                 let answer = hand_over(&context, &worker, path, &streaming, id, &drop).await;
                 let expected = expected_answer(&client);
                 assert!(answer.complete);
@@ -93,16 +82,9 @@ async fn every_pair_of_generations_hands_over() {
                 assert_eq!(answer.events().last().map(String::as_str), Some("[DONE]"));
                 let usage = &answer.chunks_json().pop().unwrap()["usage"];
                 let prompt = expected.prompt_token_ids.len();
-                let cached = if drop.contains(&"ctx_usage") {
-                    prompt
-                } else {
-                    prompt / 4
-                };
+                let cached = if drop.contains(&"ctx_usage") { prompt } else { prompt / 4 };
                 assert_eq!(usage["prompt_tokens"], json!(prompt));
-                assert_eq!(
-                    usage["prompt_tokens_details"]["cached_tokens"],
-                    json!(cached)
-                );
+                assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], json!(cached));
             }
             let state = context.state();
             assert_eq!((state.pulls, state.failed_pulls, state.aborts), (4, 0, 0));
@@ -119,12 +101,7 @@ async fn a_member_the_worker_does_not_know_orphans_the_kv() {
     leg["disaggregated_params"]["resolved_thinking"] = json!(null);
     let refused = post(&worker, CHAT, &leg).await;
     assert_eq!(refused.status, 400);
-    assert!(
-        refused.json()["error"]
-            .as_str()
-            .unwrap()
-            .contains("resolved_thinking")
-    );
+    assert!(refused.json()["error"].as_str().unwrap().contains("resolved_thinking"));
     assert_eq!(context.state().kv_held, 1);
     assert_eq!(worker.state().rejections.len(), 1);
 }
@@ -136,10 +113,7 @@ async fn the_first_token_is_replayed() {
     let reply = post(&context, CHAT, &context_leg(&client, ID)).await.json();
     let expected = expected_answer(&client);
     let params = &reply["choices"][0]["disaggregated_params"];
-    assert_eq!(
-        params["first_gen_tokens"],
-        json!([expected.completion_token_ids[0]])
-    );
+    assert_eq!(params["first_gen_tokens"], json!([expected.completion_token_ids[0]]));
     assert_eq!(reply["choices"][0]["finish_reason"], "length");
     assert_eq!(reply["prompt_token_ids"], json!(expected.prompt_token_ids));
     let mut leg = generation_leg(&client, &reply, &[]);
@@ -172,14 +146,8 @@ async fn wrong_legs_fail_and_leave_the_kv() {
         ("/disaggregated_params/ctx_request_id", Value::Null),
         ("/disaggregated_params/encoded_opaque_state", json!("AAEC")),
         ("/disaggregated_params/encoded_opaque_state", Value::Null),
-        (
-            "/disaggregated_params/ctx_info_endpoint",
-            json!("tcp://127.0.0.1:1"),
-        ),
-        (
-            "/disaggregated_params/ctx_info_endpoint",
-            json!("tcp://192.0.2.1:80"),
-        ),
+        ("/disaggregated_params/ctx_info_endpoint", json!("tcp://127.0.0.1:1")),
+        ("/disaggregated_params/ctx_info_endpoint", json!("tcp://192.0.2.1:80")),
         ("/disaggregated_params/first_gen_tokens", json!([])),
         ("/prompt_token_ids", json!([1, 2, 3])),
     ];
@@ -190,11 +158,7 @@ async fn wrong_legs_fail_and_leave_the_kv() {
             leg["stream"] = json!(stream);
             let failed = post(&worker, CHAT, &leg).await;
             assert_eq!(failed.status, 400, "{pointer} {value}: {}", failed.text());
-            assert_eq!(
-                failed.json()["type"],
-                "BadRequestError",
-                "{pointer} {value}"
-            );
+            assert_eq!(failed.json()["type"], "BadRequestError", "{pointer} {value}");
             assert_eq!(context.state().kv_held, 1);
         }
     }
@@ -208,10 +172,8 @@ async fn wrong_legs_fail_and_leave_the_kv() {
 #[tokio::test]
 async fn state_or_endpoint_alone_is_enough() {
     for (opaque, endpoint) in [(true, false), (false, true)] {
-        let config = Config::new(Role::Context)
-            .opaque_state(opaque)
-            .info_endpoint(endpoint)
-            .opaque_bytes(300 << 10);
+        let config =
+            Config::new(Role::Context).opaque_state(opaque).info_endpoint(endpoint).opaque_bytes(300 << 10);
         let context = Engine::start(config).await.unwrap();
         let worker = Engine::start(Config::new(Role::Generation)).await.unwrap();
         let answer = hand_over(&context, &worker, CHAT, &chat(), ID, &[]).await;
@@ -223,16 +185,10 @@ async fn state_or_endpoint_alone_is_enough() {
 async fn the_oldest_workers_know_only_the_context_id() {
     let (context, worker) = pair(Generation::G0, Generation::G0).await;
     let client = chat();
-    let leg = with(
-        client.clone(),
-        json!({"disaggregated_params": {"request_type": "context_only"}}),
-    );
+    let leg = with(client.clone(), json!({"disaggregated_params": {"request_type": "context_only"}}));
     let reply = post(&context, CHAT, &leg).await.json();
     let mut leg = generation_leg(&client, &reply, &["ctx_usage"]);
-    leg["disaggregated_params"]
-        .as_object_mut()
-        .unwrap()
-        .remove("schedule_style");
+    leg["disaggregated_params"].as_object_mut().unwrap().remove("schedule_style");
     let answer = post(&worker, CHAT, &leg).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     check(&answer, &expected_answer(&client));
@@ -253,18 +209,12 @@ async fn an_id_registered_twice_is_loud() {
 async fn kv_that_nobody_fetches_times_out() {
     let config = Config::new(Role::Context).transfer_timeout(Duration::from_millis(60));
     let context = Engine::start(config).await.unwrap();
-    assert_eq!(
-        post(&context, CHAT, &context_leg(&chat(), ID)).await.status,
-        200
-    );
+    assert_eq!(post(&context, CHAT, &context_leg(&chat(), ID)).await.status, 200);
     assert_eq!(context.state().kv_held, 1);
     let state = until(&context, "expiry", |state| state.expired == 1).await;
     assert_eq!(state.kv_held, 0);
     // The id is free again.
-    assert_eq!(
-        post(&context, CHAT, &context_leg(&chat(), ID)).await.status,
-        200
-    );
+    assert_eq!(post(&context, CHAT, &context_leg(&chat(), ID)).await.status, 200);
 }
 
 #[tokio::test]
@@ -300,9 +250,7 @@ async fn leave_after(
 async fn leaving_during_the_transfer_strands_the_kv() {
     let slow = Duration::from_secs(8);
     let config = Config::new(Role::Context).kv_transfer(slow);
-    let context = Engine::start(config.transfer_timeout(Duration::from_millis(900)))
-        .await
-        .unwrap();
+    let context = Engine::start(config.transfer_timeout(Duration::from_millis(900))).await.unwrap();
     let config = Config::new(Role::Generation).kv_transfer(slow);
     let worker = Engine::start(config).await.unwrap();
     let reply = post(&context, CHAT, &context_leg(&chat(), ID)).await.json();
@@ -332,10 +280,7 @@ async fn leaving_later_aborts_generation_cleanly() {
 async fn terminal_context_steps_hold_nothing() {
     let (context, worker) = pair(Generation::G3, Generation::G3).await;
     for client in [
-        with(
-            chat(),
-            json!({"stop_token_ids": [expected_answer(&chat()).completion_token_ids[0]]}),
-        ),
+        with(chat(), json!({"stop_token_ids": [expected_answer(&chat()).completion_token_ids[0]]})),
         with(
             chat(),
             json!({"stop": [trtllm_sim::token_text(expected_answer(&chat()).completion_token_ids[0])]}),
@@ -344,19 +289,14 @@ async fn terminal_context_steps_hold_nothing() {
         let reply = post(&context, CHAT, &context_leg(&client, ID)).await.json();
         let choice = &reply["choices"][0];
         assert_eq!(choice["finish_reason"], "stop");
-        assert_eq!(
-            choice["disaggregated_params"]["ctx_request_id"],
-            Value::Null
-        );
+        assert_eq!(choice["disaggregated_params"]["ctx_request_id"], Value::Null);
         assert_eq!(context.state().kv_held, 0);
         // A generation leg after it must fail.
         let leg = generation_leg(&client, &reply, &[]);
         assert_eq!(post(&worker, CHAT, &leg).await.status, 400);
     }
     assert_eq!(context.state().terminal, 2);
-    let eos = Engine::start(Config::new(Role::Context).eos_in_context(true))
-        .await
-        .unwrap();
+    let eos = Engine::start(Config::new(Role::Context).eos_in_context(true)).await.unwrap();
     let reply = post(&eos, CHAT, &context_leg(&chat(), ID)).await.json();
     assert_eq!(reply["choices"][0]["message"]["content"], "");
     assert_eq!(reply["choices"][0]["finish_reason"], "stop");
@@ -368,15 +308,11 @@ async fn logprobs_of_the_first_token_are_handed_over() {
     let client = with(chat(), json!({"logprobs": true, "top_logprobs": 2}));
     let both = Engine::start(Config::new(Role::Both)).await.unwrap();
     let alone = post(&both, CHAT, &client).await.json();
-    let answer = hand_over(&context, &worker, CHAT, &client, ID, &[])
-        .await
-        .json();
+    let answer = hand_over(&context, &worker, CHAT, &client, ID, &[]).await.json();
     let path = "/choices/0/logprobs/content";
     assert_eq!(answer.pointer(path), alone.pointer(path));
     let without = ["first_gen_log_probs"];
-    let answer = hand_over(&context, &worker, CHAT, &client, ID, &without)
-        .await
-        .json();
+    let answer = hand_over(&context, &worker, CHAT, &client, ID, &without).await.json();
     let count = |v: &Value| v.pointer(path).unwrap().as_array().unwrap().len();
     assert_eq!(count(&answer) + 1, count(&alone));
 }
@@ -407,19 +343,14 @@ async fn roles_and_styles_are_kept_apart() {
     first["disaggregated_params"]["schedule_style"] = json!(true);
     assert_eq!(post(&context, CHAT, &first).await.status, 400);
     for engine in [&context, &worker] {
-        check(
-            &post(engine, CHAT, &chat()).await,
-            &expected_answer(&chat()),
-        );
+        check(&post(engine, CHAT, &chat()).await, &expected_answer(&chat()));
     }
 }
 
 #[tokio::test]
 async fn signatures_are_checked_when_there_is_a_key() {
     let context = Engine::start(Config::new(Role::Context)).await.unwrap();
-    let worker = Engine::start(Config::new(Role::Generation).auth_key("k"))
-        .await
-        .unwrap();
+    let worker = Engine::start(Config::new(Role::Generation).auth_key("k")).await.unwrap();
     let reply = post(&context, CHAT, &context_leg(&chat(), ID)).await.json();
     let leg = generation_leg(&chat(), &reply, &[]);
     let refused = post(&worker, CHAT, &leg).await;
@@ -431,9 +362,7 @@ async fn signatures_are_checked_when_there_is_a_key() {
 
 #[tokio::test]
 async fn a_head_sent_early_cannot_be_a_400() {
-    let worker = Engine::start(Config::new(Role::Generation).head_first(true))
-        .await
-        .unwrap();
+    let worker = Engine::start(Config::new(Role::Generation).head_first(true)).await.unwrap();
     let context = Engine::start(Config::new(Role::Context)).await.unwrap();
     for (path, client) in [(CHAT, chat()), (COMPLETIONS, completion())] {
         let client = with(client, json!({"stream": true}));
@@ -447,9 +376,6 @@ async fn a_head_sent_early_cannot_be_a_400() {
         if path == COMPLETIONS {
             assert!(failed.text().contains("\"error\"") && failed.text().ends_with("[DONE]\n\n"));
         }
-        assert_eq!(
-            post(&worker, path, &leg).await.streamed(),
-            expected_answer(&client).text
-        );
+        assert_eq!(post(&worker, path, &leg).await.streamed(), expected_answer(&client).text);
     }
 }

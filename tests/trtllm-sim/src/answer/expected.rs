@@ -52,11 +52,7 @@ pub fn expected_answer(request: &serde_json::Value) -> Expected {
 #[must_use]
 pub fn expected_answer_of(request: &serde_json::Value, tokens: usize) -> Expected {
     let body = Value::from(request);
-    let endpoint = if body.get("messages").is_some() {
-        Endpoint::Chat
-    } else {
-        Endpoint::Completions
-    };
+    let endpoint = if body.get("messages").is_some() { Endpoint::Chat } else { Endpoint::Completions };
     let Ok(ask) = ask::read(endpoint, &body) else {
         return Expected::default();
     };
@@ -73,10 +69,7 @@ fn of_ask(ask: &Ask, tokens: usize) -> Expected {
         text: format!("{echo}{}", plan.text(Channel::Content)),
         reasoning: plan.text(Channel::Reasoning),
         tool_calls: match &ask.want.mode {
-            Mode::Tool(name) => vec![ExpectedTool {
-                name: name.clone(),
-                arguments: plan.arguments(),
-            }],
+            Mode::Tool(name) => vec![ExpectedTool { name: name.clone(), arguments: plan.arguments() }],
             _ => Vec::new(),
         },
         finish_reason: plan.finish.name().to_owned(),

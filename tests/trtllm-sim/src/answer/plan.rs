@@ -80,20 +80,12 @@ pub(crate) struct Plan {
 impl Plan {
     /// The text of one channel.
     pub(crate) fn text(&self, channel: Channel) -> String {
-        self.pieces
-            .iter()
-            .filter(|piece| piece.channel == channel)
-            .map(|piece| piece.text.as_str())
-            .collect()
+        self.pieces.iter().filter(|piece| piece.channel == channel).map(|piece| piece.text.as_str()).collect()
     }
 
     /// The arguments of the tool call; without their end when the answer was cut.
     pub(crate) fn arguments(&self) -> String {
-        let end = if self.finish == Finish::ToolCalls {
-            ARGUMENTS_END
-        } else {
-            ""
-        };
+        let end = if self.finish == Finish::ToolCalls { ARGUMENTS_END } else { "" };
         format!("{ARGUMENTS_START}{}{end}", self.text(Channel::Tool))
     }
 }
@@ -119,11 +111,7 @@ pub(crate) fn plan(prompt: &[i64], want: &Want, natural: usize, replay: &[i64]) 
         _ => Finish::Stop,
     };
     // By the natural length, so that a limit does not move the border.
-    let thoughts = if want.mode == Mode::Reasoning {
-        natural.max(want.min_tokens) / 2
-    } else {
-        0
-    };
+    let thoughts = if want.mode == Mode::Reasoning { natural.max(want.min_tokens) / 2 } else { 0 };
     let mut stops = Stops::new(want);
     let mut stop_reason = None;
     let mut pieces: Vec<Piece> = Vec::with_capacity(count);
@@ -138,11 +126,7 @@ pub(crate) fn plan(prompt: &[i64], want: &Want, natural: usize, replay: &[i64]) 
             finish = Finish::Stop;
             stop_reason = Some(StopReason::Token(id));
             if pieces.is_empty() || want.include_stop {
-                let text = if want.include_stop {
-                    token_text(id)
-                } else {
-                    String::new()
-                };
+                let text = if want.include_stop { token_text(id) } else { String::new() };
                 pieces.push(Piece { id, text, channel });
             }
             break;
@@ -159,11 +143,7 @@ pub(crate) fn plan(prompt: &[i64], want: &Want, natural: usize, replay: &[i64]) 
             break;
         }
     }
-    Plan {
-        pieces,
-        finish,
-        stop_reason,
-    }
+    Plan { pieces, finish, stop_reason }
 }
 
 /// Takes bytes off the end of the text; the tokens stay counted.

@@ -47,10 +47,7 @@ impl Hash {
 
 /// A number that stands for a whole prompt.
 pub(crate) fn fingerprint(prompt: &[i64]) -> u64 {
-    prompt
-        .iter()
-        .fold(Hash::new(), |hash, id| hash.bytes(&id.to_le_bytes()))
-        .done()
+    prompt.iter().fold(Hash::new(), |hash, id| hash.bytes(&id.to_le_bytes())).done()
 }
 
 /// The id of one piece of prompt text.
@@ -90,11 +87,7 @@ pub(crate) fn of_messages(messages: &[Value]) -> Vec<i64> {
             Some(Value::Str(text)) => push_text(text, &mut ids),
             Some(parts) => push_text(&content_text(parts), &mut ids),
         }
-        for call in message
-            .get("tool_calls")
-            .and_then(Value::as_arr)
-            .unwrap_or_default()
-        {
+        for call in message.get("tool_calls").and_then(Value::as_arr).unwrap_or_default() {
             push_text(&json_text(call), &mut ids);
         }
         ids.push(END);

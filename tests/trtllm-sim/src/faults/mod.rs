@@ -125,10 +125,7 @@ impl Fault {
     /// A fault for the given requests, that does nothing yet.
     #[must_use]
     pub fn on(on: On) -> Self {
-        Self {
-            on,
-            ..Self::default()
-        }
+        Self { on, ..Self::default() }
     }
 
     /// Reads faults from JSON: one object, or a list of them.

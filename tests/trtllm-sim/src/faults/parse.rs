@@ -33,9 +33,7 @@ fn fault(value: &Value) -> Result<Fault, String> {
             }
             "headers" => {
                 for (name, value) in members(value, "headers")? {
-                    fault
-                        .headers
-                        .push((name.clone(), string("a header", value)?));
+                    fault.headers.push((name.clone(), string("a header", value)?));
                 }
             }
             "cut" => fault.cut = Some(cut(value)?),
@@ -74,9 +72,7 @@ fn on(value: &Value) -> Result<On, String> {
         Some("health") => On::Health,
         Some("version") => On::Version,
         _ => {
-            return Err(
-                "on must be any, context, generation, aggregated, health or version".into(),
-            );
+            return Err("on must be any, context, generation, aggregated, health or version".into());
         }
     })
 }
@@ -112,9 +108,7 @@ fn hang(value: &Value) -> Result<Hang, String> {
         Value::Str(word) if word == "before_head" => Ok(Hang::BeforeHead),
         Value::Str(word) if word == "after_head" => Ok(Hang::AfterHead),
         Value::Obj(members) => match members.as_slice() {
-            [(name, value)] if name == "after_tokens" => {
-                Ok(Hang::AfterTokens(number(name, value)?))
-            }
+            [(name, value)] if name == "after_tokens" => Ok(Hang::AfterTokens(number(name, value)?)),
             _ => Err("hang has the one member after_tokens".into()),
         },
         _ => Err("hang must be before_head, after_head or {\"after_tokens\": n}".into()),
@@ -152,8 +146,5 @@ fn flag(name: &str, value: &Value) -> Result<bool, String> {
 }
 
 fn string(what: &str, value: &Value) -> Result<String, String> {
-    value
-        .as_str()
-        .map(str::to_owned)
-        .ok_or_else(|| format!("{what} must be a text"))
+    value.as_str().map(str::to_owned).ok_or_else(|| format!("{what} must be a text"))
 }

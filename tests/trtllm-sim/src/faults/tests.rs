@@ -19,10 +19,7 @@ fn faults_are_read() {
         ..Fault::on(On::Context)
     };
     let second = Fault {
-        cut: Some(Cut {
-            at: CutAt::Body(9),
-            how: CutHow::Rst,
-        }),
+        cut: Some(Cut { at: CutAt::Body(9), how: CutHow::Rst }),
         hang: Some(Hang::AfterTokens(2)),
         token_gap: Some(Duration::from_millis(1)),
         ..Fault::default()
@@ -56,12 +53,7 @@ fn wrong_faults_are_refused_with_the_member() {
 fn faults_wear_off() {
     let mut faults = Faults::default();
     faults.add(Fault::on(On::Context)).unwrap();
-    faults
-        .add(Fault {
-            times: Some(2),
-            ..Fault::on(On::Generation)
-        })
-        .unwrap();
+    faults.add(Fault { times: Some(2), ..Fault::on(On::Generation) }).unwrap();
     let context = |f: &Fault| f.on == On::Context;
     let generation = |f: &Fault| f.on == On::Generation;
     assert!(faults.take(generation).is_some());

@@ -74,21 +74,11 @@ impl SimBody {
         F: Future<Output = ()> + Send + 'static,
     {
         let (sender, parts) = mpsc::channel(1);
-        Self::new(Source::Stream {
-            writer: Some(Box::pin(write(sender))),
-            parts,
-            apart,
-            flush: false,
-        })
+        Self::new(Source::Stream { writer: Some(Box::pin(write(sender))), parts, apart, flush: false })
     }
 
     fn new(source: Source) -> Self {
-        Self {
-            source,
-            cut: None,
-            breaking: None,
-            open: None,
-        }
+        Self { source, cut: None, breaking: None, open: None }
     }
 
     /// Breaks the connection after so many bytes.
@@ -113,12 +103,7 @@ impl SimBody {
                 self.source = Source::Done;
                 Poll::Ready((!bytes.is_empty()).then_some(Ok(bytes)))
             }
-            Source::Stream {
-                writer,
-                parts,
-                apart,
-                flush,
-            } => {
+            Source::Stream { writer, parts, apart, flush } => {
                 if *flush {
                     // Being asked again later makes the connection flush now.
                     *flush = false;

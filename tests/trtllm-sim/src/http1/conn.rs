@@ -35,11 +35,7 @@ const HOW_GARBAGE: u8 = 2;
 
 impl Conn {
     fn new(number: u64) -> Arc<Self> {
-        Arc::new(Self {
-            number,
-            how: AtomicU8::new(0),
-            load: watch::Sender::default(),
-        })
+        Arc::new(Self { number, how: AtomicU8::new(0), load: watch::Sender::default() })
     }
 
     /// How the socket is to end; the caller then fails the connection.
@@ -65,8 +61,7 @@ impl Conn {
 
     /// A request's answer has ended.
     pub(crate) fn request_ends(&self) {
-        self.load
-            .send_modify(|load| load.open = load.open.saturating_sub(1));
+        self.load.send_modify(|load| load.open = load.open.saturating_sub(1));
     }
 
     /// Returns once nothing was asked for so long. As with the real worker the
@@ -98,10 +93,7 @@ where
 {
     let _ = stream.set_nodelay(true);
     let conn = Conn::new(number);
-    let socket = Socket {
-        stream,
-        conn: Arc::clone(&conn),
-    };
+    let socket = Socket { stream, conn: Arc::clone(&conn) };
     let service = hyper::service::service_fn(|request| handle(request, Arc::clone(&conn)));
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new());
@@ -145,11 +137,7 @@ impl AsyncRead for Socket {
 }
 
 impl AsyncWrite for Socket {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 

@@ -55,11 +55,7 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Option<Cow<'_, str>> {
         return None;
     };
     let units = pairs.iter().map(|pair| unit(*pair));
-    Some(Cow::Owned(
-        char::decode_utf16(units)
-            .map(|c| c.unwrap_or(SUBSTITUTE))
-            .collect(),
-    ))
+    Some(Cow::Owned(char::decode_utf16(units).map(|c| c.unwrap_or(SUBSTITUTE)).collect()))
 }
 
 fn utf32(bytes: &[u8], unit: fn([u8; 4]) -> u32) -> Option<Cow<'_, str>> {

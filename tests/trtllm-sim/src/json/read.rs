@@ -26,12 +26,7 @@ pub(crate) enum ReadError {
 
 /// Reads one JSON text.
 pub(crate) fn read(text: &str) -> Result<Value, ReadError> {
-    let mut reader = Reader {
-        text,
-        bytes: text.as_bytes(),
-        at: 0,
-        lone_key: false,
-    };
+    let mut reader = Reader { text, bytes: text.as_bytes(), at: 0, lone_key: false };
     let value = reader.document()?;
     if reader.lone_key {
         return Err(ReadError::Key);
@@ -215,12 +210,7 @@ impl Reader<'_> {
     fn number(&mut self) -> Result<Value, ReadError> {
         let start = self.at;
         let mut at = start + usize::from(self.peek() == Some(b'-'));
-        let run = |from: usize| {
-            from + self.bytes[from..]
-                .iter()
-                .take_while(|b| b.is_ascii_digit())
-                .count()
-        };
+        let run = |from: usize| from + self.bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
         let whole = at;
         at = run(at);
         if at == whole {
@@ -324,9 +314,7 @@ impl Reader<'_> {
     /// The code of a `\uXXXX` that starts here.
     fn hex(&self, at: usize) -> Option<u32> {
         let digits = self.bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
-        digits.iter().try_fold(0, |code, b| {
-            char::from(*b).to_digit(16).map(|digit| code * 16 + digit)
-        })
+        digits.iter().try_fold(0, |code, b| char::from(*b).to_digit(16).map(|digit| code * 16 + digit))
     }
 }
 

@@ -50,11 +50,7 @@ fn refuses_what_the_worker_refuses() {
         "{\"a\" 1}",
         "1e",
     ] {
-        assert!(
-            matches!(read(json), Err(ReadError::Syntax(..))),
-            "{json:?}: {:?}",
-            read(json)
-        );
+        assert!(matches!(read(json), Err(ReadError::Syntax(..))), "{json:?}: {:?}", read(json));
     }
     assert_eq!(read(r#"{"\ud83d":1}"#), Err(ReadError::Key));
     assert_eq!(read(&"[".repeat(100_000)), Err(ReadError::Limit));
@@ -69,10 +65,7 @@ fn decodes_every_encoding_the_worker_guesses() {
     let json = "{\"a\":\"é😀\"}";
     let le: Vec<u8> = json.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let be: Vec<u8> = json.encode_utf16().flat_map(u16::to_be_bytes).collect();
-    let wide: Vec<u8> = json
-        .chars()
-        .flat_map(|c| u32::from(c).to_le_bytes())
-        .collect();
+    let wide: Vec<u8> = json.chars().flat_map(|c| u32::from(c).to_le_bytes()).collect();
     let with = |mark: &[u8], rest: &[u8]| [mark, rest].concat();
     for bytes in [
         json.as_bytes().to_vec(),
@@ -94,14 +87,8 @@ fn decodes_every_encoding_the_worker_guesses() {
 #[test]
 fn quotes_as_the_validator_does() {
     let mut out = String::new();
-    repr(
-        &parsed(r#"{"a":[null,true,1,1.5,"it's","x\n\"'"],"b":{}}"#),
-        &mut out,
-    );
-    assert_eq!(
-        out,
-        r#"{'a': [None, True, 1, 1.5, "it's", 'x\n"\''], 'b': {}}"#
-    );
+    repr(&parsed(r#"{"a":[null,true,1,1.5,"it's","x\n\"'"],"b":{}}"#), &mut out);
+    assert_eq!(out, r#"{'a': [None, True, 1, 1.5, "it's", 'x\n"\''], 'b': {}}"#);
 }
 
 #[test]

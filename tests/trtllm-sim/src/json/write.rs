@@ -112,11 +112,7 @@ pub(crate) fn repr(value: &Value, out: &mut String) {
 }
 
 fn repr_str(text: &str, out: &mut String) {
-    let quote = if text.contains('\'') && !text.contains('"') {
-        '"'
-    } else {
-        '\''
-    };
+    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     out.push(quote);
     for c in text.chars() {
         match c {

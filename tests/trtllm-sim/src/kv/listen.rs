@@ -17,8 +17,8 @@ const PARTS: u32 = 8;
 
 /// Answers pulls and frees what is past its time, until dropped.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    let step = (shared.config.transfer_timeout / 4)
-        .clamp(Duration::from_millis(5), Duration::from_millis(250));
+    let step =
+        (shared.config.transfer_timeout / 4).clamp(Duration::from_millis(5), Duration::from_millis(250));
     let mut tick = tokio::time::interval(step);
     let mut pulls = JoinSet::new();
     loop {
@@ -58,11 +58,7 @@ async fn one(stream: TcpStream, shared: Arc<Shared>) {
             return;
         }
     };
-    let mut leaving = Leaving {
-        shared: &shared,
-        id,
-        arrived: false,
-    };
+    let mut leaving = Leaving { shared: &shared, id, arrived: false };
     // A reader that never says ACK must not hold the KV for ever.
     let limit = shared.config.transfer_timeout + shared.config.kv_transfer;
     let sent = send(&mut stream, tokens, shared.config.kv_transfer);
@@ -71,11 +67,7 @@ async fn one(stream: TcpStream, shared: Arc<Shared>) {
     drop(leaving);
 }
 
-async fn send(
-    stream: &mut BufReader<TcpStream>,
-    tokens: usize,
-    time: Duration,
-) -> std::io::Result<()> {
+async fn send(stream: &mut BufReader<TcpStream>, tokens: usize, time: Duration) -> std::io::Result<()> {
     let bytes = tokens.saturating_mul(BYTES_PER_TOKEN).clamp(1, MAX_BYTES);
     stream.write_all(format!("OK {bytes}\n").as_bytes()).await?;
     let part = bytes.div_ceil(PARTS as usize);

@@ -32,9 +32,6 @@ impl Opaque {
         if words.next() != Some("simkv") {
             return None;
         }
-        Some(Self {
-            endpoint: words.next()?.to_owned(),
-            nonce: words.next()?.to_owned(),
-        })
+        Some(Self { endpoint: words.next()?.to_owned(), nonce: words.next()?.to_owned() })
     }
 }

@@ -103,9 +103,7 @@ async fn transfer(address: SocketAddr, pull: &Pull) -> Result<(), String> {
         .filter(|length| *length <= MAX_PAYLOAD)
         .ok_or("the context worker does not speak the transfer protocol")?;
     let mut payload = (&mut stream).take(length);
-    let arrived = tokio::io::copy(&mut payload, &mut tokio::io::sink())
-        .await
-        .map_err(broken)?;
+    let arrived = tokio::io::copy(&mut payload, &mut tokio::io::sink()).await.map_err(broken)?;
     if arrived != length {
         return Err("the transfer ended early".into());
     }

@@ -62,13 +62,7 @@ impl Store {
     }
 
     /// The context step is done and its reply goes out.
-    pub(crate) fn commit(
-        &mut self,
-        id: i64,
-        nonce: Option<String>,
-        now: Instant,
-        timeout: Duration,
-    ) {
+    pub(crate) fn commit(&mut self, id: i64, nonce: Option<String>, now: Instant, timeout: Duration) {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.nonce = nonce;
             entry.phase = Phase::Held(now + timeout);
@@ -83,12 +77,8 @@ impl Store {
     /// Ids of the KV that is held, oldest id first; requests in their context step do not count.
     pub(crate) fn held(&self) -> Vec<i64> {
         let held = |entry: &Entry| entry.phase != Phase::Prefill;
-        let mut ids: Vec<i64> = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| held(entry))
-            .map(|(id, _)| *id)
-            .collect();
+        let mut ids: Vec<i64> =
+            self.entries.iter().filter(|(_, entry)| held(entry)).map(|(id, _)| *id).collect();
         ids.sort_unstable();
         ids
     }

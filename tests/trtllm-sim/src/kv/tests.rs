@@ -29,10 +29,7 @@ fn only_the_right_words_open_the_store() {
         pull_of(Some(1), Some(6), Some("n")),
         pull_of(Some(1), Some(5), Some("m")),
         pull_of(Some(1), Some(5), None),
-        Pull {
-            fingerprint: 8,
-            ..right.clone()
-        },
+        Pull { fingerprint: 8, ..right.clone() },
     ] {
         assert!(store.leave(&wrong).is_err(), "{wrong:?}");
     }
@@ -58,19 +55,10 @@ fn old_workers_have_only_the_context_id() {
 fn lines_and_states_survive_the_wire() {
     let pull = pull_of(Some(i64::MAX), None, Some("abc"));
     assert_eq!(Pull::parse(&pull.line()), Some(pull));
-    for bad in [
-        "",
-        "PULL",
-        "PULL x - - 0",
-        "PULL 1 2 3 zz",
-        "GET / HTTP/1.1",
-    ] {
+    for bad in ["", "PULL", "PULL x - - 0", "PULL 1 2 3 zz", "GET / HTTP/1.1"] {
         assert_eq!(Pull::parse(bad), None, "{bad}");
     }
-    let opaque = Opaque {
-        endpoint: "tcp://127.0.0.1:1".into(),
-        nonce: Opaque::nonce(),
-    };
+    let opaque = Opaque { endpoint: "tcp://127.0.0.1:1".into(), nonce: Opaque::nonce() };
     for size in [0, 300_000] {
         let bytes = opaque.encode(size);
         assert!(bytes.len() >= size);

@@ -50,16 +50,8 @@ impl<'a> Chunks<'a> {
     /// The frame of one token of one choice.
     pub(crate) fn token(&mut self, choice: usize, at: usize) -> String {
         self.sent += 1;
-        let usage = self
-            .job
-            .ask
-            .usage_always
-            .then(|| text(&self.job.usage(self.sent)));
-        let choice = if self.chat {
-            self.chat_choice(choice, at)
-        } else {
-            self.text_choice(choice, at)
-        };
+        let usage = self.job.ask.usage_always.then(|| text(&self.job.usage(self.sent)));
+        let choice = if self.chat { self.chat_choice(choice, at) } else { self.text_choice(choice, at) };
         format!("data: {}\n\n", self.envelope(&choice, usage.as_deref()))
     }
 
@@ -91,11 +83,8 @@ impl<'a> Chunks<'a> {
             format!("{}{:06}", job.number, self.made)
         };
         self.made += 1;
-        let (prefix, object) = if self.chat {
-            ("chatcmpl", "chat.completion.chunk")
-        } else {
-            ("cmpl", "text_completion")
-        };
+        let (prefix, object) =
+            if self.chat { ("chatcmpl", "chat.completion.chunk") } else { ("cmpl", "text_completion") };
         let usage = match usage {
             Some(usage) => format!(",\"usage\":{usage}"),
             None if self.chat => String::new(),
@@ -113,14 +102,8 @@ impl<'a> Chunks<'a> {
         let piece = &plan.pieces[at];
         let last = at + 1 == plan.pieces.len();
         let mut delta = match piece.channel {
-            Channel::Content => format!(
-                "\"content\":{},\"reasoning_content\":\"\"",
-                quote(&piece.text)
-            ),
-            Channel::Reasoning => format!(
-                "\"content\":\"\",\"reasoning_content\":{}",
-                quote(&piece.text)
-            ),
+            Channel::Content => format!("\"content\":{},\"reasoning_content\":\"\"", quote(&piece.text)),
+            Channel::Reasoning => format!("\"content\":\"\",\"reasoning_content\":{}", quote(&piece.text)),
             Channel::Tool => String::new(),
         };
         if piece.channel == Channel::Tool {
@@ -137,11 +120,7 @@ impl<'a> Chunks<'a> {
             if last && plan.finish == Finish::ToolCalls {
                 arguments.push_str(ARGUMENTS_END);
             }
-            let named = if at == 0 {
-                format!("\"name\":{},", quote(name))
-            } else {
-                String::new()
-            };
+            let named = if at == 0 { format!("\"name\":{},", quote(name)) } else { String::new() };
             delta = format!(
                 "\"tool_calls\":[{{{head}\"type\":\"function\",\"index\":0,\"function\":{{{named}\"arguments\":{}}}}}]",
                 quote(&arguments)

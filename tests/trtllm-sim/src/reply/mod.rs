@@ -41,15 +41,9 @@ impl Job {
         let completion = i64::try_from(completion_tokens).unwrap_or(i64::MAX);
         Value::obj([
             ("prompt_tokens", Value::int(self.prompt_tokens)),
-            (
-                "total_tokens",
-                Value::int(self.prompt_tokens.saturating_add(completion)),
-            ),
+            ("total_tokens", Value::int(self.prompt_tokens.saturating_add(completion))),
             ("completion_tokens", Value::int(completion)),
-            (
-                "prompt_tokens_details",
-                Value::obj([("cached_tokens", Value::int(self.cached_tokens))]),
-            ),
+            ("prompt_tokens_details", Value::obj([("cached_tokens", Value::int(self.cached_tokens))])),
         ])
     }
 
@@ -89,11 +83,7 @@ fn stop_reason(plan: &Plan) -> Value {
 
 fn token_entry(token: &str, logprob: f64) -> Vec<(&'static str, Value)> {
     let bytes = token.bytes().map(|b| Value::int(b)).collect();
-    vec![
-        ("token", Value::str(token)),
-        ("logprob", Value::Float(logprob)),
-        ("bytes", Value::Arr(bytes)),
-    ]
+    vec![("token", Value::str(token)), ("logprob", Value::Float(logprob)), ("bytes", Value::Arr(bytes))]
 }
 
 /// `logprobs` of a chat choice for some of its tokens; null when not asked for.
@@ -135,9 +125,7 @@ fn text_logprobs(job: &Job, from: usize, offset: usize, pieces: &[Piece]) -> Val
             Some(logprob) => {
                 logprobs.push(Value::Float(logprob));
                 let top = job.alternatives(piece, logprob);
-                tops.push(Value::Obj(
-                    top.into_iter().map(|(t, l)| (t, Value::Float(l))).collect(),
-                ));
+                tops.push(Value::Obj(top.into_iter().map(|(t, l)| (t, Value::Float(l))).collect()));
             }
         }
     }

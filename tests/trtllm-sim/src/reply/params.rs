@@ -10,11 +10,7 @@ use crate::schema::params::DISAGGREGATED;
 pub(crate) fn handoff(generation: Generation, given: &[(&str, Value)]) -> Value {
     Value::obj(names(DISAGGREGATED, generation).map(|name| {
         let value = given.iter().find(|(given, _)| *given == name);
-        let default = if name == "return_prompt_token_ids_b64" {
-            Value::Bool(false)
-        } else {
-            Value::Null
-        };
+        let default = if name == "return_prompt_token_ids_b64" { Value::Bool(false) } else { Value::Null };
         (name, value.map_or(default, |(_, value)| value.clone()))
     }))
 }

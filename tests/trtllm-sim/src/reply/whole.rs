@@ -12,17 +12,9 @@ use base64::engine::general_purpose::STANDARD;
 pub(crate) fn whole(job: &Job) -> Value {
     let chat = job.ask.endpoint == Endpoint::Chat;
     let choices = job.plans.iter().enumerate().map(|(index, plan)| {
-        if chat {
-            chat_choice(job, index, plan)
-        } else {
-            text_choice(job, index, plan)
-        }
+        if chat { chat_choice(job, index, plan) } else { text_choice(job, index, plan) }
     });
-    let (prefix, object) = if chat {
-        ("chatcmpl", "chat.completion")
-    } else {
-        ("cmpl", "text_completion")
-    };
+    let (prefix, object) = if chat { ("chatcmpl", "chat.completion") } else { ("cmpl", "text_completion") };
     let tokens = job.plans.iter().map(|plan| plan.pieces.len()).sum();
     let mut reply = vec![
         ("id", Value::Str(format!("{prefix}-{}", job.number))),
@@ -33,20 +25,13 @@ pub(crate) fn whole(job: &Job) -> Value {
         ("usage", job.usage(tokens)),
     ];
     let ids = job.ask.prompts.first().filter(|_| job.prompt_ids);
-    let packed = chat
-        && job.generation >= Generation::G3
-        && job.ask.params.as_ref().is_some_and(|p| p.ids_in_base64);
+    let packed =
+        chat && job.generation >= Generation::G3 && job.ask.params.as_ref().is_some_and(|p| p.ids_in_base64);
     let list = |ids: &Vec<i64>| Value::ints(ids);
-    reply.push((
-        "prompt_token_ids",
-        ids.filter(|_| !packed).map_or(Value::Null, list),
-    ));
+    reply.push(("prompt_token_ids", ids.filter(|_| !packed).map_or(Value::Null, list)));
     if chat && job.generation >= Generation::G3 {
         let buffer = ids.filter(|_| packed).map(|ids| base64_ids(ids));
-        reply.push((
-            "prompt_token_ids_b64",
-            buffer.map_or(Value::Null, Value::Str),
-        ));
+        reply.push(("prompt_token_ids_b64", buffer.map_or(Value::Null, Value::Str)));
     }
     Value::obj(reply)
 }
@@ -73,10 +58,7 @@ fn chat_choice(job: &Job, index: usize, plan: &Plan) -> Value {
     let message = Value::obj([
         ("role", Value::str("assistant")),
         ("content", Value::Str(plan.text(Channel::Content))),
-        (
-            "reasoning_content",
-            Value::Str(plan.text(Channel::Reasoning)),
-        ),
+        ("reasoning_content", Value::Str(plan.text(Channel::Reasoning))),
         ("reasoning", Value::Null),
         ("tool_calls", Value::Arr(calls)),
     ]);
@@ -95,10 +77,7 @@ fn chat_choice(job: &Job, index: usize, plan: &Plan) -> Value {
 fn text_choice(job: &Job, index: usize, plan: &Plan) -> Value {
     let echo = job.echo(index);
     let (text, ids) = if job.ask.detokenize {
-        (
-            format!("{echo}{}", plan.text(Channel::Content)),
-            Value::Null,
-        )
+        (format!("{echo}{}", plan.text(Channel::Content)), Value::Null)
     } else {
         let ids: Vec<i64> = plan.pieces.iter().map(|piece| piece.id).collect();
         (String::new(), Value::ints(&ids))

@@ -67,10 +67,7 @@ const MAX_CHOICES: usize = 64;
 
 /// Reads a body that passed the validator.
 pub(crate) fn read(endpoint: Endpoint, body: &Value) -> Result<Ask, Fail> {
-    let flag = |key| {
-        body.given(key)
-            .is_some_and(|v| coerce::boolean(v) == Ok(true))
-    };
+    let flag = |key| body.given(key).is_some_and(|v| coerce::boolean(v) == Ok(true));
     let number = |key| body.given(key).and_then(|v| coerce::int(v).ok());
     let stream = flag("stream");
     let options = body.given("stream_options").filter(|_| stream);
@@ -103,9 +100,7 @@ pub(crate) fn read(endpoint: Endpoint, body: &Value) -> Result<Ask, Fail> {
         echo,
         want: want(endpoint, body),
         logprobs: logprobs.map(|n| usize::try_from(n.min(20)).unwrap_or(1)),
-        detokenize: endpoint == Endpoint::Chat
-            || body.get("detokenize").is_none()
-            || flag("detokenize"),
+        detokenize: endpoint == Endpoint::Chat || body.get("detokenize").is_none() || flag("detokenize"),
         params,
     })
 }
@@ -120,31 +115,19 @@ fn small(value: &Value) -> i64 {
 }
 
 fn ints(value: &Value) -> Vec<i64> {
-    value
-        .as_arr()
-        .unwrap_or_default()
-        .iter()
-        .map(small)
-        .collect()
+    value.as_arr().unwrap_or_default().iter().map(small).collect()
 }
 
 /// What shapes the answer, apart from the prompt.
 fn want(endpoint: Endpoint, body: &Value) -> Want {
-    let flag = |key| {
-        body.given(key)
-            .is_some_and(|v| coerce::boolean(v) == Ok(true))
-    };
+    let flag = |key| body.given(key).is_some_and(|v| coerce::boolean(v) == Ok(true));
     let count = |key| {
         let value = body.given(key).and_then(|v| coerce::int(v).ok())?;
         Some(usize::try_from(value.clamp(0, i128::from(u32::MAX))).unwrap_or_default())
     };
     let stop = match body.given("stop") {
         Some(Value::Str(one)) => vec![one.clone()],
-        Some(Value::Arr(items)) => items
-            .iter()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect(),
+        Some(Value::Arr(items)) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         _ => Vec::new(),
     };
     let max = match endpoint {
@@ -171,19 +154,13 @@ fn chat_mode(body: &Value) -> Mode {
     if let Some(name) = called_tool(body) {
         return Mode::Tool(name);
     }
-    let template = body
-        .get("chat_template_kwargs")
-        .and_then(|kwargs| kwargs.get("enable_thinking"))
-        .map(Value::truthy);
+    let template =
+        body.get("chat_template_kwargs").and_then(|kwargs| kwargs.get("enable_thinking")).map(Value::truthy);
     let thinking = body
         .given("thinking")
         .map(|thinking| thinking.get("type").and_then(Value::as_str) != Some("disabled"));
     let effort = text(body, "reasoning_effort").map(|effort| effort != "none");
-    if template.or(thinking).or(effort).unwrap_or(false) {
-        Mode::Reasoning
-    } else {
-        Mode::Text
-    }
+    if template.or(thinking).or(effort).unwrap_or(false) { Mode::Reasoning } else { Mode::Text }
 }
 
 fn called_tool(body: &Value) -> Option<String> {
@@ -207,10 +184,7 @@ fn called_tool(body: &Value) -> Option<String> {
     let content = tokens::content_text(last.get("content")?);
     let (_, asked) = content.split_once(tokens::TOOL_MARK)?;
     let asked = asked.strip_prefix(':').unwrap_or_default();
-    let wanted = names
-        .iter()
-        .filter(|name| asked.starts_with(**name))
-        .max_by_key(|name| name.len());
+    let wanted = names.iter().filter(|name| asked.starts_with(**name)).max_by_key(|name| name.len());
     Some((*wanted.unwrap_or(first)).to_owned())
 }
 
@@ -219,14 +193,9 @@ fn chat_prompt(body: &Value) -> Result<Vec<i64>, Fail> {
         let bytes = coerce::base64(encoded);
         let (words, rest) = bytes.as_deref().unwrap_or(&[0]).as_chunks::<4>();
         if !rest.is_empty() || words.is_empty() {
-            return Err(Fail::Engine(
-                "prompt_token_ids_b64 is not a buffer of 32-bit integers".into(),
-            ));
+            return Err(Fail::Engine("prompt_token_ids_b64 is not a buffer of 32-bit integers".into()));
         }
-        return Ok(words
-            .iter()
-            .map(|w| i64::from(i32::from_le_bytes(*w)))
-            .collect());
+        return Ok(words.iter().map(|w| i64::from(i32::from_le_bytes(*w))).collect());
     }
     if let Some(ids) = body.given("prompt_token_ids").map(ints) {
         if ids.is_empty() {
@@ -271,7 +240,8 @@ fn params(raw: &Value) -> Result<Params, Fail> {
         Some("context_and_generation") => RequestType::Both,
         _ => {
             return Err(Fail::Engine(
-                "Invalid request_type: it must be context_only, generation_only or context_and_generation".into(),
+                "Invalid request_type: it must be context_only, generation_only or context_and_generation"
+                    .into(),
             ));
         }
     };
@@ -291,9 +261,7 @@ fn params(raw: &Value) -> Result<Params, Fail> {
                     _ => None,
                 })
                 .collect::<Option<Vec<f64>>>()
-                .ok_or_else(|| {
-                    Fail::Engine("first_gen_log_probs is not a list of numbers".into())
-                })?,
+                .ok_or_else(|| Fail::Engine("first_gen_log_probs is not a list of numbers".into()))?,
         ),
     };
     let usage = raw.given("ctx_usage");
@@ -314,9 +282,7 @@ fn params(raw: &Value) -> Result<Params, Fail> {
                 usage_number(details.and_then(|d| d.get("cached_tokens"))),
             )
         }),
-        ids_in_base64: raw
-            .get("return_prompt_token_ids_b64")
-            .is_some_and(|v| coerce::boolean(v) == Ok(true)),
+        ids_in_base64: raw.get("return_prompt_token_ids_b64").is_some_and(|v| coerce::boolean(v) == Ok(true)),
         raw: raw.clone(),
     })
 }
@@ -329,8 +295,6 @@ fn id(raw: &Value, key: &str) -> Result<Option<i64>, Fail> {
     };
     match coerce::int(value).map(i64::try_from) {
         Ok(Ok(id @ 0..)) => Ok(Some(id)),
-        _ => Err(Fail::Engine(format!(
-            "{key} does not fit a non-negative 64-bit integer"
-        ))),
+        _ => Err(Fail::Engine(format!("{key} does not fit a non-negative 64-bit integer"))),
     }
 }

@@ -66,10 +66,7 @@ const REQUEST: &[Field] = &[
     opt("mm_processor_kwargs", Kind::Dict).since(Generation::G3),
 ];
 
-const TOOL: &[Field] = &[
-    set("type", Kind::Word(&["function"])),
-    must("function", Kind::Own(function)),
-];
+const TOOL: &[Field] = &[set("type", Kind::Word(&["function"])), must("function", Kind::Own(function))];
 
 const FUNCTION: &[Field] = &[
     must("name", Kind::Text),
@@ -78,10 +75,8 @@ const FUNCTION: &[Field] = &[
     opt("strict", Kind::Bool).since(Generation::G2Late),
 ];
 
-const NAMED_TOOL: &[Field] = &[
-    must("function", Kind::Own(named_function)),
-    set("type", Kind::Word(&["function"])),
-];
+const NAMED_TOOL: &[Field] =
+    &[must("function", Kind::Own(named_function)), set("type", Kind::Word(&["function"]))];
 
 const NAMED_FUNCTION: &[Field] = &[must("name", Kind::Text)];
 
@@ -115,8 +110,7 @@ pub(crate) fn validate(generation: Generation, body: &Value) -> Result<(), Fail>
     if report.is_empty() {
         check(REQUEST, body, "'body'", &mut report);
         // One field with two names: the second name counts as unknown.
-        if let (Some(_), Some(second)) = (body.get("max_tokens"), body.get("max_completion_tokens"))
-        {
+        if let (Some(_), Some(second)) = (body.get("max_tokens"), body.get("max_completion_tokens")) {
             report.extra("'body', 'max_completion_tokens'", second);
         }
     }
@@ -146,10 +140,7 @@ fn whole_body(generation: Generation, body: &Value, report: &mut Report) -> Resu
         }
     }
     if generation >= Generation::G4 && message_tools(body, false) {
-        report.whole(
-            "Message-level `tools` are only allowed on system messages.",
-            body,
-        );
+        report.whole("Message-level `tools` are only allowed on system messages.", body);
         return Ok(());
     }
     if let Some(top) = body.given("top_logprobs") {
@@ -197,23 +188,15 @@ fn messages(value: &Value, place: &str, report: &mut Report) {
 
 fn message(message: &Value, place: &str, report: &mut Report) {
     let Value::Obj(members) = message else {
-        report.add(
-            "dict_type",
-            place,
-            "Input should be a valid dictionary",
-            message,
-        );
+        report.add("dict_type", place, "Input should be a valid dictionary", message);
         return;
     };
     let role = message.get("role").map(Value::as_str);
     match role {
         None => report.missing(&format!("{place}, 'role'"), message),
-        Some(None) => report.add(
-            "string_type",
-            &format!("{place}, 'role'"),
-            "Input should be a valid string",
-            message,
-        ),
+        Some(None) => {
+            report.add("string_type", &format!("{place}, 'role'"), "Input should be a valid string", message)
+        }
         Some(Some(_)) => {}
     }
     let content_place = format!("{place}, 'content'");
@@ -221,12 +204,7 @@ fn message(message: &Value, place: &str, report: &mut Report) {
         None | Some(Value::Str(_)) => {}
         Some(Value::Null) => {
             if report.generation < Generation::G2Late && role != Some(Some("assistant")) {
-                report.add(
-                    "string_type",
-                    &content_place,
-                    "Input should be a valid string",
-                    &Value::Null,
-                );
+                report.add("string_type", &content_place, "Input should be a valid string", &Value::Null);
             }
         }
         Some(Value::Arr(parts)) => {
@@ -237,12 +215,7 @@ fn message(message: &Value, place: &str, report: &mut Report) {
                 }
             }
         }
-        Some(other) => report.add(
-            "string_type",
-            &content_place,
-            "Input should be a valid string",
-            other,
-        ),
+        Some(other) => report.add("string_type", &content_place, "Input should be a valid string", other),
     }
     if report.generation < Generation::G1 {
         for (name, member) in members {
@@ -293,8 +266,7 @@ fn enum_values(schema: &Value) -> usize {
                         ("enum", Value::Arr(values)) => count += values.len(),
                         ("default" | "const" | "examples", _) => {}
                         (
-                            "properties" | "patternProperties" | "$defs" | "definitions"
-                            | "dependentSchemas",
+                            "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas",
                             Value::Obj(_),
                         ) => todo.push((value, true)),
                         _ => todo.push((value, false)),
@@ -316,12 +288,7 @@ fn tool_choice(value: &Value, place: &str, report: &mut Report) {
                 _ => false,
             };
             if !known {
-                report.add(
-                    "literal_error",
-                    place,
-                    "Input should be 'none' or 'auto'",
-                    value,
-                );
+                report.add("literal_error", place, "Input should be 'none' or 'auto'", value);
             }
         }
         object => check(NAMED_TOOL, object, place, report),
@@ -339,12 +306,7 @@ fn effort(value: &Value, place: &str, report: &mut Report) {
         _ => false,
     };
     if !known {
-        report.add(
-            "literal_error",
-            place,
-            "Input should be 'low', 'medium' or 'high'",
-            value,
-        );
+        report.add("literal_error", place, "Input should be 'low', 'medium' or 'high'", value);
     }
 }
 

@@ -18,18 +18,11 @@ const LOOSE_BASE64: GeneralPurpose = GeneralPurpose::new(
 pub(crate) type Issue = (&'static str, &'static str);
 
 const INT_TYPE: Issue = ("int_type", "Input should be a valid integer");
-const INT_PARSING: Issue = (
-    "int_parsing",
-    "Input should be a valid integer, unable to parse string as an integer",
-);
-const INT_FLOAT: Issue = (
-    "int_from_float",
-    "Input should be a valid integer, got a number with a fractional part",
-);
-const BOOL: Issue = (
-    "bool_parsing",
-    "Input should be a valid boolean, unable to interpret input",
-);
+const INT_PARSING: Issue =
+    ("int_parsing", "Input should be a valid integer, unable to parse string as an integer");
+const INT_FLOAT: Issue =
+    ("int_from_float", "Input should be a valid integer, got a number with a fractional part");
+const BOOL: Issue = ("bool_parsing", "Input should be a valid boolean, unable to interpret input");
 const FLOAT: Issue = ("float_type", "Input should be a valid number");
 
 /// An integer: whole floats, texts and truth values count as one. What does not
@@ -73,11 +66,7 @@ fn int_text(text: &str) -> Option<i128> {
 }
 
 fn clamped(digits: &str) -> i128 {
-    digits.parse().unwrap_or(if digits.starts_with('-') {
-        -i128::MAX
-    } else {
-        i128::MAX
-    })
+    digits.parse().unwrap_or(if digits.starts_with('-') { -i128::MAX } else { i128::MAX })
 }
 
 /// A number; NaN and the infinities are numbers too.
@@ -112,10 +101,7 @@ pub(crate) fn boolean(value: &Value) -> Result<bool, Issue> {
 /// The bytes of base64 text as the worker's decoder reads it: foreign
 /// characters are skipped, a wrong count of the rest is an error.
 pub(crate) fn base64(text: &str) -> Option<Vec<u8>> {
-    let kept: String = text
-        .chars()
-        .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '/'))
-        .collect();
+    let kept: String = text.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '/')).collect();
     let padding = text.chars().filter(|c| *c == '=').count();
     let missing = (4 - kept.len() % 4) % 4;
     if missing == 3 || padding < missing {

@@ -62,10 +62,7 @@ pub(crate) fn validate(generation: Generation, body: &Value) -> Result<(), Fail>
         Some(_) => return Err(Fail::Crash("logprobs compared with a number")),
     }
     if truthy("stream_options") && !truthy("stream") {
-        report.whole(
-            "Stream options can only be defined when stream is true.",
-            body,
-        );
+        report.whole("Stream options can only be defined when stream is true.", body);
     } else if truthy("suffix") {
         report.whole("suffix is not supported", body);
     } else {

@@ -53,14 +53,7 @@ pub(crate) struct Field {
 
 /// A field that may be null or absent.
 pub(crate) const fn opt(name: &'static str, kind: Kind) -> Field {
-    Field {
-        name,
-        kind,
-        nullable: true,
-        required: false,
-        since: Generation::G0,
-        until: Generation::G4n,
-    }
+    Field { name, kind, nullable: true, required: false, since: Generation::G0, until: Generation::G4n }
 }
 
 /// A field that may be absent but not null.
@@ -96,14 +89,8 @@ impl Field {
 }
 
 /// The names a generation knows, in the table's order.
-pub(crate) fn names(
-    table: &'static [Field],
-    generation: Generation,
-) -> impl Iterator<Item = &'static str> {
-    table
-        .iter()
-        .filter(move |field| field.known(generation))
-        .map(|field| field.name)
+pub(crate) fn names(table: &'static [Field], generation: Generation) -> impl Iterator<Item = &'static str> {
+    table.iter().filter(move |field| field.known(generation)).map(|field| field.name)
 }
 
 /// Checks an object against a table. Something else than an object is an objection too.
@@ -118,11 +105,7 @@ pub(crate) fn check(table: &'static [Field], value: &Value, place: &str, report:
         return;
     };
     let generation = report.generation;
-    let known = |name: &str| {
-        table
-            .iter()
-            .find(|field| field.name == name && field.known(generation))
-    };
+    let known = |name: &str| table.iter().find(|field| field.name == name && field.known(generation));
     for field in table.iter().filter(|field| field.known(generation)) {
         let place = format!("{place}, '{}'", field.name);
         match value.get(field.name) {
@@ -148,10 +131,7 @@ pub(crate) fn kind(kind: Kind, value: &Value, place: &str, report: &mut Report) 
         Kind::Int => coerce::int(value).err(),
         Kind::Positive => match coerce::int(value) {
             Ok(1..) => None,
-            Ok(_) => Some((
-                "greater_than_equal",
-                "Input should be greater than or equal to 1",
-            )),
+            Ok(_) => Some(("greater_than_equal", "Input should be greater than or equal to 1")),
             Err(issue) => Some(issue),
         },
         Kind::Float => coerce::float(value).err(),
@@ -163,10 +143,9 @@ pub(crate) fn kind(kind: Kind, value: &Value, place: &str, report: &mut Report) 
         Kind::Bool => coerce::boolean(value).err(),
         Kind::Text => value.as_str().is_none().then_some(TEXT),
         Kind::Salt => match value.as_str() {
-            Some(text) if text.trim().is_empty() => Some((
-                "value_error",
-                "Value error, Parameter 'cache_salt' must be a non-empty string",
-            )),
+            Some(text) if text.trim().is_empty() => {
+                Some(("value_error", "Value error, Parameter 'cache_salt' must be a non-empty string"))
+            }
             Some(_) => None,
             None => Some(TEXT),
         },
@@ -177,10 +156,7 @@ pub(crate) fn kind(kind: Kind, value: &Value, place: &str, report: &mut Report) 
         Kind::Early => match value {
             Value::Str(word) if word == "never" => None,
             // Older releases take the engine's integer.
-            value => coerce::int(value)
-                .map(|_| ())
-                .or_else(|_| coerce::boolean(value).map(|_| ()))
-                .err(),
+            value => coerce::int(value).map(|_| ()).or_else(|_| coerce::boolean(value).map(|_| ())).err(),
         },
         Kind::Stop => match value {
             Value::Str(_) => None,
@@ -209,8 +185,7 @@ pub(crate) fn kind(kind: Kind, value: &Value, place: &str, report: &mut Report) 
             Value::Obj(members) => members
                 .iter()
                 .any(|(name, kwargs)| {
-                    !matches!(name.as_str(), "image" | "video" | "audio")
-                        || !matches!(kwargs, Value::Obj(_))
+                    !matches!(name.as_str(), "image" | "video" | "audio") || !matches!(kwargs, Value::Obj(_))
                 })
                 .then_some(DICT),
             _ => Some(DICT),

@@ -59,11 +59,7 @@ pub(crate) fn ask(
 }
 
 /// Validates a body that is already a value.
-pub(crate) fn validate(
-    endpoint: Endpoint,
-    generation: Generation,
-    body: &Value,
-) -> Result<(), Fail> {
+pub(crate) fn validate(endpoint: Endpoint, generation: Generation, body: &Value) -> Result<(), Fail> {
     match endpoint {
         Endpoint::Chat => chat::validate(generation, body),
         Endpoint::Completions => completions::validate(generation, body),

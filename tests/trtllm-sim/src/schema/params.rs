@@ -19,9 +19,7 @@ pub(crate) const DISAGGREGATED: &[Field] = &[
     opt("ctx_dp_rank", Kind::Int).since(Generation::G1),
     opt("ctx_info_endpoint", Kind::Text).since(Generation::G1),
     opt("schedule_style", Kind::Own(schedule_style)).since(Generation::G1),
-    opt("conversation_id", Kind::Text)
-        .since(Generation::G2Early)
-        .until(Generation::G3),
+    opt("conversation_id", Kind::Text).since(Generation::G2Early).until(Generation::G3),
     opt("ctx_usage", Kind::Own(usage)).since(Generation::G2Late),
     set("return_prompt_token_ids_b64", Kind::Bool).since(Generation::G3),
     opt("resolved_thinking", Kind::Bool).since(Generation::G4),
@@ -36,25 +34,15 @@ const USAGE: &[Field] = &[
 
 const USAGE_DETAILS: &[Field] = &[set("cached_tokens", Kind::Int)];
 
-const STREAM_OPTIONS: &[Field] = &[
-    opt("include_usage", Kind::Bool),
-    opt("continuous_usage_stats", Kind::Bool),
-];
+const STREAM_OPTIONS: &[Field] =
+    &[opt("include_usage", Kind::Bool), opt("continuous_usage_stats", Kind::Bool)];
 
 const CONVERSATION: &[Field] = &[
     must("conversation_id", Kind::Own(conversation_id)),
     opt("subagent_affinity_id", Kind::Text).since(Generation::G4n),
 ];
 
-const FORMATS: &[&str] = &[
-    "text",
-    "json",
-    "json_schema",
-    "json_object",
-    "regex",
-    "ebnf",
-    "structural_tag",
-];
+const FORMATS: &[&str] = &["text", "json", "json_schema", "json_object", "regex", "ebnf", "structural_tag"];
 
 const RESPONSE_FORMAT: &[Field] = &[
     must("type", Kind::Word(FORMATS)),
@@ -105,11 +93,6 @@ fn conversation_id(value: &Value, place: &str, report: &mut Report) {
         _ => false,
     };
     if empty {
-        report.add(
-            "value_error",
-            place,
-            "Value error, conversation_id must be non-empty",
-            value,
-        );
+        report.add("value_error", place, "Value error, conversation_id must be non-empty", value);
     }
 }

@@ -18,11 +18,7 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn new(generation: Generation, endpoint: Endpoint) -> Self {
-        Self {
-            generation,
-            endpoint,
-            items: Vec::new(),
-        }
+        Self { generation, endpoint, items: Vec::new() }
     }
 
     /// Adds an objection. `place` is a comma list of literals, as in `'body', 'n'`.
@@ -40,22 +36,12 @@ impl Report {
 
     /// An objection of a validator that looks at the whole body, and quotes it.
     pub(crate) fn whole(&mut self, message: &str, body: &Value) {
-        self.add(
-            "value_error",
-            "'body'",
-            &format!("Value error, {message}"),
-            body,
-        );
+        self.add("value_error", "'body'", &format!("Value error, {message}"), body);
     }
 
     /// A member that the model does not have.
     pub(crate) fn extra(&mut self, place: &str, input: &Value) {
-        self.add(
-            "extra_forbidden",
-            place,
-            "Extra inputs are not permitted",
-            input,
-        );
+        self.add("extra_forbidden", place, "Extra inputs are not permitted", input);
     }
 
     /// A member that must be there; what encloses it is quoted.

@@ -22,12 +22,7 @@ use std::time::Instant;
 const END_OF_ANSWER: i64 = 2;
 
 /// Registers the request's KV, so that its id is taken from now on.
-pub(super) fn begin(
-    shared: &Arc<Shared>,
-    ask: &Ask,
-    fault: &Fault,
-    work: &mut Work,
-) -> Result<(), Fail> {
+pub(super) fn begin(shared: &Arc<Shared>, ask: &Ask, fault: &Fault, work: &mut Work) -> Result<(), Fail> {
     if shared.config.role == Role::Generation {
         return Err(Fail::Engine(
             "this worker has the role generation and takes no context_only request".into(),
@@ -42,12 +37,7 @@ pub(super) fn begin(
         Some(id) => id,
         None => i64::try_from(shared.counts.local_ids.next()).unwrap_or(i64::MAX),
     };
-    let entry = Entry::new(
-        id,
-        global.is_some(),
-        tokens::fingerprint(prompt),
-        prompt.len(),
-    );
+    let entry = Entry::new(id, global.is_some(), tokens::fingerprint(prompt), prompt.len());
     if !shared.kv().begin(id, entry) {
         shared.counts.duplicate_ids.add(1);
         eprintln!("trtllm-sim: request id {id} is in use already: the sender repeats ids");
@@ -68,15 +58,10 @@ pub(super) async fn run(shared: &Arc<Shared>, ask: Ask, fault: &Fault, mut work:
     let whole = plan(prompt, &ask.want, shared.config.tokens, &[]);
     let eos = fault.eos || shared.config.eos_in_context;
     let (plan, terminal) = step(whole, eos);
-    let first: Vec<i64> = if eos {
-        vec![END_OF_ANSWER]
-    } else {
-        plan.pieces.iter().map(|piece| piece.id).collect()
-    };
-    let mut given = vec![
-        ("request_type", Value::str("context_only")),
-        ("first_gen_tokens", Value::ints(&first)),
-    ];
+    let first: Vec<i64> =
+        if eos { vec![END_OF_ANSWER] } else { plan.pieces.iter().map(|piece| piece.id).collect() };
+    let mut given =
+        vec![("request_type", Value::str("context_only")), ("first_gen_tokens", Value::ints(&first))];
     if ask.logprobs.is_some() && !eos {
         let logprobs = first.iter().map(|id| Value::Float(tokens::logprob(*id)));
         given.push(("first_gen_log_probs", Value::Arr(logprobs.collect())));
@@ -88,10 +73,7 @@ pub(super) async fn run(shared: &Arc<Shared>, ask: Ask, fault: &Fault, mut work:
         given.push(("resolved_thinking", Value::Bool(true)));
     }
     if let Some(params) = &ask.params {
-        given.push((
-            "return_prompt_token_ids_b64",
-            Value::Bool(params.ids_in_base64),
-        ));
+        given.push(("return_prompt_token_ids_b64", Value::Bool(params.ids_in_base64)));
     }
     if terminal {
         shared.counts.terminal.add(1);
@@ -128,11 +110,7 @@ fn step(mut whole: Plan, eos: bool) -> (Plan, bool) {
         whole.finish = Finish::Stop;
         whole.stop_reason = None;
         // One token was made, and it has no text.
-        whole.pieces = vec![Piece {
-            id: END_OF_ANSWER,
-            text: String::new(),
-            channel: Channel::Content,
-        }];
+        whole.pieces = vec![Piece { id: END_OF_ANSWER, text: String::new(), channel: Channel::Content }];
         return (whole, true);
     }
     if whole.pieces.len() == 1 && whole.finish != Finish::Length {
@@ -156,10 +134,7 @@ fn hold(shared: &Arc<Shared>, id: i64, given: &mut Vec<(&'static str, Value)>) {
         given.push(("ctx_info_endpoint", Value::str(shared.endpoint.as_str())));
     }
     if config.opaque_state {
-        let opaque = Opaque {
-            endpoint: shared.endpoint.clone(),
-            nonce: nonce.clone(),
-        };
+        let opaque = Opaque { endpoint: shared.endpoint.clone(), nonce: nonce.clone() };
         let state = STANDARD.encode(opaque.encode(config.opaque_bytes));
         given.push(("encoded_opaque_state", Value::Str(state)));
     }
@@ -183,9 +158,7 @@ pub(super) fn edited(mut reply: Value, fault: &Fault) -> Result<String, Fail> {
     }
     // The worker's encoder refuses such numbers when all work is done.
     if reply.has_non_finite() {
-        return Err(Fail::Engine(
-            "Out of range float values are not JSON compliant".into(),
-        ));
+        return Err(Fail::Engine("Out of range float values are not JSON compliant".into()));
     }
     Ok(json::text(&reply))
 }

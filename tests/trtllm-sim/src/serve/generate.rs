@@ -31,9 +31,7 @@ pub(super) fn begin(shared: &Shared, call: &Call, params: &Params) -> Result<(),
         && shared.generation >= Generation::G3
         && !auth::valid(key, &params.raw, call.header("x-trtllm-disagg-auth"))
     {
-        return Err(Fail::Engine(
-            "the internal authentication header is missing or wrong".into(),
-        ));
+        return Err(Fail::Engine("the internal authentication header is missing or wrong".into()));
     }
     // The real schema takes an empty list; an engine has nothing to start from.
     if params.first_gen_tokens.is_empty() {
@@ -68,14 +66,8 @@ pub(super) async fn run(shared: &Arc<Shared>, ask: Ask, fault: &Fault, mut work:
         coalesce: config.coalesce,
     };
     if job.ask.stream {
-        let writer = stream::Writer {
-            shared: Arc::clone(shared),
-            job,
-            pace,
-            fault: fault.clone(),
-            work,
-            late,
-        };
+        let writer =
+            stream::Writer { shared: Arc::clone(shared), job, pace, fault: fault.clone(), work, late };
         let body = SimBody::stream(!config.coalesce, |sender| writer.run(sender));
         return Ok(respond::answer(200, respond::EVENTS, body));
     }
@@ -96,9 +88,7 @@ pub(super) async fn run(shared: &Arc<Shared>, ask: Ask, fault: &Fault, mut work:
 }
 
 fn needs_kv(ask: &Ask) -> bool {
-    ask.params
-        .as_ref()
-        .is_some_and(|params| params.request_type == RequestType::Generation)
+    ask.params.as_ref().is_some_and(|params| params.request_type == RequestType::Generation)
 }
 
 /// Pulls the KV of a generation request.
@@ -150,19 +140,16 @@ fn job(shared: &Shared, ask: Ask) -> Job {
     let shows_state = generation_only && shared.config.internal_state;
     let echoed = params.filter(|_| shows_state).map(|params| {
         let given: Vec<(&str, _)> = match &params.raw {
-            crate::json::Value::Obj(members) => members
-                .iter()
-                .map(|(name, value)| (name.as_str(), value.clone()))
-                .collect(),
+            crate::json::Value::Obj(members) => {
+                members.iter().map(|(name, value)| (name.as_str(), value.clone())).collect()
+            }
             _ => Vec::new(),
         };
         reply::handoff(shared.generation, &given)
     });
     let replayed = params.filter(|_| generation_only).map(|params| {
         let first = params.first_gen_log_probs.as_ref();
-        first
-            .and_then(|list| list.first().copied())
-            .filter(|l| l.is_finite())
+        first.and_then(|list| list.first().copied()).filter(|l| l.is_finite())
     });
     Job {
         generation: shared.generation,

@@ -18,9 +18,7 @@ pub(super) type Outcome = Result<Response<SimBody>, Fail>;
 
 /// Seconds since the epoch.
 pub(super) fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 pub(super) async fn serve(
@@ -50,11 +48,7 @@ pub(super) async fn serve(
     if fault.hang == Some(Hang::BeforeHead) {
         std::future::pending::<()>().await;
     }
-    if let Some(Cut {
-        at: CutAt::Head,
-        how,
-    }) = fault.cut
-    {
+    if let Some(Cut { at: CutAt::Head, how }) = fault.cut {
         work.done();
         conn.end_with(how);
         return Err(Broken(how));
@@ -76,20 +70,14 @@ pub(super) async fn serve(
         respond::failed(&fail)
     });
     respond::add_headers(&mut response, &fault.headers);
-    if let Some(Cut {
-        at: CutAt::Body(bytes),
-        how,
-    }) = fault.cut
-    {
+    if let Some(Cut { at: CutAt::Body(bytes), how }) = fault.cut {
         response = response.map(|body| body.cut_after(bytes, how));
     }
     Ok(response)
 }
 
 fn kind(ask: &Ask) -> RequestType {
-    ask.params
-        .as_ref()
-        .map_or(RequestType::Both, |params| params.request_type)
+    ask.params.as_ref().map_or(RequestType::Both, |params| params.request_type)
 }
 
 /// Whether a fault is for a request of this kind; a request that cannot be
@@ -124,14 +112,10 @@ fn begin(
         return Ok((ask, kind));
     }
     if params.schedule_style == Some(1) {
-        return Err(Fail::Engine(
-            "generation-first scheduling is not simulated".into(),
-        ));
+        return Err(Fail::Engine("generation-first scheduling is not simulated".into()));
     }
     if ask.prompts.len() != 1 || ask.n != 1 {
-        return Err(Fail::Engine(
-            "a disaggregated request has one prompt and one answer".into(),
-        ));
+        return Err(Fail::Engine("a disaggregated request has one prompt and one answer".into()));
     }
     if kind == RequestType::Context {
         context::begin(shared, &ask, fault, work)?;
@@ -142,11 +126,7 @@ fn begin(
 }
 
 fn fixed(status: u16, fault: &Fault) -> Response<SimBody> {
-    let kind = if status < 500 {
-        "BadRequestError"
-    } else {
-        "InternalServerError"
-    };
+    let kind = if status < 500 { "BadRequestError" } else { "InternalServerError" };
     let body = fault.body.clone();
     let body = body.unwrap_or_else(|| respond::error_object(status, kind, "a fault was asked for"));
     let mut response = respond::json(status, body);

@@ -60,17 +60,11 @@ pub(super) async fn faulty(
         },
     };
     match fault.cut {
-        Some(Cut {
-            at: CutAt::Head,
-            how,
-        }) => {
+        Some(Cut { at: CutAt::Head, how }) => {
             conn.end_with(how);
             return Err(Broken(how));
         }
-        Some(Cut {
-            at: CutAt::Body(bytes),
-            how,
-        }) => {
+        Some(Cut { at: CutAt::Body(bytes), how }) => {
             response = response.map(|body| body.cut_after(bytes, how));
         }
         _ => {}
@@ -86,10 +80,7 @@ fn models(shared: &Shared) -> String {
         ("created", Value::int(super::inference::now())),
         ("owned_by", Value::str("tensorrt_llm")),
     ]);
-    text(&Value::obj([
-        ("object", Value::str("list")),
-        ("data", Value::Arr(vec![model])),
-    ]))
+    text(&Value::obj([("object", Value::str("list")), ("data", Value::Arr(vec![model]))]))
 }
 
 /// Here the endpoint is a list, while a context reply has it as a text.

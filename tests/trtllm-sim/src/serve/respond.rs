@@ -47,10 +47,7 @@ pub(super) fn error_object(status: u16, kind: &str, message: &str) -> String {
 /// The answer to a request that is not served.
 pub(super) fn failed(fail: &Fail) -> Response<SimBody> {
     match fail {
-        Fail::Schema(message) => json(
-            400,
-            text(&Value::obj([("error", Value::str(message.as_str()))])),
-        ),
+        Fail::Schema(message) => json(400, text(&Value::obj([("error", Value::str(message.as_str()))]))),
         Fail::Engine(message) => json(400, error_object(400, "BadRequestError", message)),
         Fail::Detail(status, message) => detail(*status, message),
         Fail::Crash(_) => answer(500, PLAIN, SimBody::whole("Internal Server Error")),

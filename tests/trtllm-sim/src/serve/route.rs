@@ -75,13 +75,7 @@ pub(crate) async fn handle(
             connection: conn.number,
         });
     }
-    let mut call = Call {
-        method: parts.method,
-        path,
-        headers: parts.headers,
-        body,
-        fault: Vec::new(),
-    };
+    let mut call = Call { method: parts.method, path, headers: parts.headers, body, fault: Vec::new() };
     if let Some(json) = call.header(FAULT_HEADER) {
         match Fault::from_json(json) {
             Ok(fault) => call.fault = fault,
@@ -96,11 +90,7 @@ pub(crate) async fn handle(
     Ok(response.map(|body| body.open(open)))
 }
 
-async fn dispatch(
-    shared: &Arc<Shared>,
-    call: &Call,
-    conn: &Arc<Conn>,
-) -> Result<Response<SimBody>, Broken> {
+async fn dispatch(shared: &Arc<Shared>, call: &Call, conn: &Arc<Conn>) -> Result<Response<SimBody>, Broken> {
     let path = call.path.as_str();
     let get = call.method == Method::GET || call.method == Method::HEAD;
     match path {
@@ -108,20 +98,12 @@ async fn dispatch(
             if call.method != Method::POST {
                 return Ok(not_allowed("POST"));
             }
-            let endpoint = if path == "/v1/completions" {
-                Endpoint::Completions
-            } else {
-                Endpoint::Chat
-            };
+            let endpoint = if path == "/v1/completions" { Endpoint::Completions } else { Endpoint::Chat };
             inference::serve(shared, call, endpoint, conn).await
         }
         "/sim/state" | "/sim/faults" => Ok(control::serve(shared, call)),
         "/health" | "/version" if get => {
-            let on = if path == "/health" {
-                On::Health
-            } else {
-                On::Version
-            };
+            let on = if path == "/health" { On::Health } else { On::Version };
             let fault = call.fault(shared, |fault| fault.on == on);
             info::faulty(shared, path, fault, conn).await
         }
@@ -141,8 +123,7 @@ fn not_allowed(allow: &'static str) -> Response<SimBody> {
 /// A known path with a slash at its end is redirected, any other is not there.
 fn unknown(path: &str) -> Response<SimBody> {
     let trimmed = path.trim_end_matches('/');
-    let known =
-        matches!(trimmed, "/v1/chat/completions" | "/v1/completions") || info::known(trimmed);
+    let known = matches!(trimmed, "/v1/chat/completions" | "/v1/completions") || info::known(trimmed);
     if !known || trimmed.len() + 1 != path.len() {
         return respond::detail(404, "Not Found");
     }

@@ -45,11 +45,7 @@ enum Stop {
 impl Writer {
     /// Writes the whole stream. Dropped before that, the client has left.
     pub(super) async fn run(mut self, sender: Sender) {
-        let mut out = Out {
-            sender,
-            held: String::new(),
-            coalesce: self.pace.coalesce,
-        };
+        let mut out = Out { sender, held: String::new(), coalesce: self.pace.coalesce };
         let stopped = match self.prepare().await {
             Ok(()) => self.write(&mut out).await.err(),
             Err(stop) => Some(stop),

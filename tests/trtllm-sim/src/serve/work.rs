@@ -25,12 +25,7 @@ pub(super) struct Work {
 
 impl Work {
     pub(super) fn new(shared: &Arc<Shared>, phase: Phase) -> Self {
-        Self {
-            shared: Arc::clone(shared),
-            phase,
-            kv: None,
-            done: false,
-        }
+        Self { shared: Arc::clone(shared), phase, kv: None, done: false }
     }
 
     /// The KV registered for it, freed with it unless [`Work::keep`] is called.

@@ -1,10 +1,6 @@
 //! A small HTTP client that shows how a reply ended, and builders of legs.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test program uses a part of it"
-)]
+#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
 
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -65,9 +61,7 @@ impl Reply {
     pub fn chunks_json(&self) -> Vec<Value> {
         let events = self.events();
         let chunks = events.iter().filter(|event| *event != "[DONE]");
-        chunks
-            .map(|event| serde_json::from_str(event).unwrap())
-            .collect()
+        chunks.map(|event| serde_json::from_str(event).unwrap()).collect()
     }
 }
 
@@ -87,9 +81,7 @@ pub async fn exchange(engine: &Engine, bytes: &[u8]) -> Option<Reply> {
     let _ = stream.write_all(bytes).await;
     let mut all = Vec::new();
     let mut buf = vec![0; 64 << 10];
-    while let Ok(Ok(n @ 1..)) =
-        tokio::time::timeout(Duration::from_secs(10), stream.read(&mut buf)).await
-    {
+    while let Ok(Ok(n @ 1..)) = tokio::time::timeout(Duration::from_secs(10), stream.read(&mut buf)).await {
         all.extend_from_slice(&buf[..n]);
     }
     parse(&all)
@@ -100,13 +92,7 @@ fn parse(all: &[u8]) -> Option<Reply> {
     let head = String::from_utf8_lossy(&all[..split]).into_owned();
     let mut rest = &all[split + 4..];
     let status = head.split(' ').nth(1)?.parse().ok()?;
-    let mut reply = Reply {
-        status,
-        head,
-        body: Vec::new(),
-        complete: false,
-        chunks: 0,
-    };
+    let mut reply = Reply { status, head, body: Vec::new(), complete: false, chunks: 0 };
     if let Some(length) = reply.header("content-length") {
         reply.complete = length.parse() == Ok(rest.len());
         reply.body = rest.to_vec();
@@ -146,12 +132,7 @@ pub async fn post(engine: &Engine, path: &str, body: &Value) -> Reply {
     post_bytes(engine, path, &[JSON], body.to_string().as_bytes()).await
 }
 
-pub async fn post_bytes(
-    engine: &Engine,
-    path: &str,
-    headers: &[(&str, &str)],
-    body: &[u8],
-) -> Reply {
+pub async fn post_bytes(engine: &Engine, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
     let bytes = request("POST", path, headers, body);
     exchange(engine, &bytes).await.expect("a reply")
 }
@@ -201,23 +182,15 @@ pub fn context_leg(client: &Value, id: i64) -> Value {
 pub fn generation_leg(client: &Value, reply: &Value, drop: &[&str]) -> Value {
     let mut params = reply["choices"][0]["disaggregated_params"].clone();
     let members = params.as_object_mut().expect("disaggregated_params");
-    members.retain(|name, value| {
-        !value.is_null() && *value != json!(false) && !drop.contains(&name.as_str())
-    });
+    members
+        .retain(|name, value| !value.is_null() && *value != json!(false) && !drop.contains(&name.as_str()));
     members.insert("request_type".into(), json!("generation_only"));
     members.insert("schedule_style".into(), json!(0));
     if !drop.contains(&"ctx_usage") {
         members.insert("ctx_usage".into(), reply["usage"].clone());
     }
-    let ids = if client.get("messages").is_some() {
-        "prompt_token_ids"
-    } else {
-        "prompt"
-    };
-    with(
-        client.clone(),
-        json!({"disaggregated_params": params, ids: reply["prompt_token_ids"]}),
-    )
+    let ids = if client.get("messages").is_some() { "prompt_token_ids" } else { "prompt" };
+    with(client.clone(), json!({"disaggregated_params": params, ids: reply["prompt_token_ids"]}))
 }
 
 /// Waits until the state is as wanted; the time is for slow machines only.
