@@ -5,11 +5,12 @@ use std::convert::Infallible;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
+use hyper::body::Incoming;
 use tower::{
     ServiceBuilder,
     layer::util::{Identity, Stack as Both},
     timeout::{Timeout, TimeoutLayer},
-    util::MapErrLayer,
+    util::{MapErrLayer, MapResponseLayer},
 };
 use tower_disagg::{
     buffer::BufferBudget,
@@ -32,7 +33,7 @@ use tower_service::Service;
 
 use crate::{
     admission::AdmissionLayer,
-    client::{HttpClient, IdleLayer, failure, is_connection_failure},
+    client::{GatherBody, HttpClient, IdleLayer, failure, is_connection_failure},
     config::{Config, EngineVersion, Passthrough as Mode, Switch, is_allowed},
     engine::{ContextGateLayer, GenerationGateLayer, PROBE_REPLY, Releases},
     ids::Ids,
@@ -60,8 +61,15 @@ pub(crate) struct Assembly {
 /// Asks workers for their release: one deadline, a small reply.
 type Probe = Timeout<BufferReply<HttpClient<LegBody>>>;
 
-/// Deadlines of a generation leg: for the head, and for each pause afterwards.
-type Deadlines = Both<TimeoutLayer, Both<TimedLayer, Both<IdleLayer, Identity>>>;
+/// Deadlines of a generation leg: for the head, and for each pause afterwards. Inside of them small chunks are gathered.
+type Deadlines =
+    Both<MapResponseLayer<Gather>, Both<TimeoutLayer, Both<TimedLayer, Both<IdleLayer, Identity>>>>;
+
+type Gather = fn(Response<Incoming>) -> Response<GatherBody<Incoming>>;
+
+fn gather(reply: Response<Incoming>) -> Response<GatherBody<Incoming>> {
+    reply.map(GatherBody::new)
+}
 
 /// What a generation worker may take to say its release, once there is a connection.
 const PROBE_TIME: std::time::Duration = std::time::Duration::from_secs(2);
@@ -151,6 +159,7 @@ impl Assembly {
             .layer(IdleLayer::new(self.config.generation_idle_timeout))
             .layer(TimedLayer::new("disagg_generation_head_seconds"))
             .timeout(self.config.generation_head_timeout)
+            .map_response(gather as Gather)
             .into_inner()
     }
 

@@ -5,12 +5,13 @@
 //! connection lost before any byte of a reply from one lost after.
 
 mod connect;
+mod gather;
 mod idle;
 mod pooled;
 mod reply;
 mod track;
 
-pub(crate) use self::{idle::IdleLayer, pooled::HttpClient};
+pub(crate) use self::{gather::GatherBody, idle::IdleLayer, pooled::HttpClient};
 
 use std::{error::Error, time::Duration};
 

@@ -252,3 +252,131 @@ async fn the_layer_wraps_the_body() {
         IdleLayer::new(Duration::from_secs(1)).layer(inner).oneshot(Request::default()).await.unwrap();
     assert_eq!(reply.into_body().size_hint().exact(), Some(1));
 }
+
+// === gathering ===
+
+/// What a body does at each poll.
+#[derive(Clone, Copy)]
+enum Step {
+    Data(&'static str),
+    Large,
+    Pending,
+    Trailers,
+    Error,
+}
+
+struct Steps(std::collections::VecDeque<Step>);
+
+impl Body for Steps {
+    type Data = Bytes;
+    type Error = &'static str;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+        match self.0.pop_front() {
+            Some(Step::Data(text)) => Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(text.as_bytes()))))),
+            Some(Step::Large) => Poll::Ready(Some(Ok(Frame::data(Bytes::from(vec![b'x'; 16 << 10]))))),
+            Some(Step::Trailers) => Poll::Ready(Some(Ok(Frame::trailers(Default::default())))),
+            Some(Step::Error) => Poll::Ready(Some(Err("broken"))),
+            Some(Step::Pending) => Poll::Pending,
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let data = |step: &Step| if let Step::Data(text) = step { text.len() as u64 } else { 0 };
+        SizeHint::with_exact(self.0.iter().map(data).sum())
+    }
+}
+
+/// What comes of each poll, and whether the task asked to be polled again.
+fn gathered(steps: &[Step]) -> Vec<String> {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    };
+    struct Woken(AtomicBool);
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let waker = woken.clone().into();
+    let mut cx = std::task::Context::from_waker(&waker);
+    let mut body = GatherBody::new(Steps(steps.iter().copied().collect()));
+    let mut seen = Vec::new();
+    while seen.len() < 20 {
+        let length = body.size_hint().exact().unwrap();
+        let polled = Pin::new(&mut body).poll_frame(&mut cx);
+        let again = woken.0.swap(false, Ordering::Relaxed);
+        assert!(!again || polled.is_pending());
+        seen.push(match polled {
+            Poll::Pending if again => "again".to_owned(),
+            Poll::Pending => "pending".to_owned(),
+            Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                Ok(data) if data.len() >= 16 << 10 => "large".to_owned(),
+                Ok(data) => {
+                    let left = body.size_hint().exact().unwrap();
+                    assert_eq!(
+                        left + data.len() as u64,
+                        length.max(data.len() as u64),
+                        "the length is kept up"
+                    );
+                    String::from_utf8(data.to_vec()).unwrap()
+                }
+                Err(_) => "trailers".to_owned(),
+            },
+            Poll::Ready(Some(Err(error))) => error.to_owned(),
+            Poll::Ready(None) => "end".to_owned(),
+        });
+        if seen.last().unwrap() == "end" {
+            assert!(body.is_end_stream());
+            break;
+        }
+    }
+    seen
+}
+
+#[test]
+fn what_has_arrived_is_handed_on_in_one_piece() {
+    use Step::{Data, Error, Large, Pending, Trailers};
+    #[rustfmt::skip]
+    let cases: &[(&[Step], &[&str])] = &[
+        (&[], &["end"]),
+        (&[Data("a")], &["a", "end"]),
+        (&[Data("a"), Data("b"), Data("c")], &["abc", "end"]),
+        (&[Pending, Data("a")], &["pending", "a", "end"]),
+        // the connection gets its turns while there are bytes, and more bytes do not earn it more
+        (&[Data("a"), Pending, Data("b"), Pending, Data("c"), Pending, Data("d")], &["again", "again", "abc", "d", "end"]),
+        (&[Data("a"), Pending, Pending, Pending, Pending, Data("b")], &["again", "again", "a", "pending", "b", "end"]),
+        // nothing is lost or moved before an end of any kind
+        (&[Data("a"), Error], &["a", "broken", "end"]),
+        (&[Data("a"), Pending, Error], &["again", "a", "broken", "end"]),
+        (&[Data("a"), Trailers], &["a", "trailers", "end"]),
+        (&[Trailers], &["trailers", "end"]),
+        (&[Error], &["broken", "end"]),
+        (&[Large, Large, Data("a")], &["large", "large", "a", "end"]),
+    ];
+    for (steps, expected) in cases {
+        assert_eq!(gathered(steps), *expected);
+    }
+}
+
+#[test]
+fn the_end_is_told_only_when_nothing_is_held() {
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut body = GatherBody::new(Steps([Step::Data("a"), Step::Pending, Step::Trailers].into()));
+    assert!(Pin::new(&mut body).poll_frame(&mut cx).is_pending());
+    assert!(!body.is_end_stream() && body.size_hint().exact() == Some(1));
+    assert!(Pin::new(&mut body).poll_frame(&mut cx).is_ready());
+    assert!(!body.is_end_stream(), "trailers are to come");
+    assert!(Pin::new(&mut body).poll_frame(&mut cx).is_ready());
+    assert!(body.is_end_stream());
+}

@@ -293,9 +293,8 @@ mod sockets {
         TcpStream::connect(running.data).await.unwrap_err();
         let ready = rest(get(running.admin, "GET /readyz").await);
         worker.send("one").unwrap();
-        worker.send("two").unwrap();
         drop(worker);
-        assert_eq!(rest(stream).await, "3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n");
+        assert_eq!(rest(stream).await, "3\r\none\r\n0\r\n\r\n");
         assert_eq!(running.outcome.await.unwrap(), Outcome::Complete);
         assert!(ready.await.starts_with("HTTP/1.1 503"));
     }
