@@ -92,8 +92,9 @@ fn trailers() -> HeaderMap {
 
 #[test]
 fn a_length_is_met_when_a_server_asks_for_no_more() {
-    // (status, content-length, bytes handed out, is_end_stream, exact hint, met)
-    let cases: [(u16, Option<&str>, u64, bool, Option<u64>, bool); 17] = [
+    /// status, content-length, bytes handed out, is_end_stream, exact hint, met
+    type Case = (u16, Option<&'static str>, u64, bool, Option<u64>, bool);
+    let cases: [Case; 17] = [
         (200, None, 0, false, None, false),
         (200, None, 0, true, None, true),
         (200, None, 0, false, Some(0), true),

@@ -141,7 +141,9 @@ async fn errors_are_answered_in_the_format_of_the_api() {
         ContractError::new(ContractErrorKind::InvalidRequest).with_message("bad").with_param("seed");
     let rejected = ContextError::new(ContextErrorKind::Rejected(StatusCode::TOO_MANY_REQUESTS))
         .with_retry_after(Some(HeaderValue::from_static("7")));
-    let cases: [(BoxError, u16, &str, &str, Option<&str>, Option<&str>); 5] = [
+    /// error, status, code, type, param, retry-after
+    type Case = (BoxError, u16, &'static str, &'static str, Option<&'static str>, Option<&'static str>);
+    let cases: [Case; 5] = [
         (invalid.into(), 400, "invalid_request", "invalid_request_error", Some("seed"), None),
         (rejected.into(), 429, "context_rejected", "invalid_request_error", None, Some("7")),
         (

@@ -219,7 +219,9 @@ fn exactly_the_first_resolution_counts() {
         let clone = ticket.clone();
         ticket.resolve(first);
         assert!(!clone.is_open());
-        [Collected, Released, Refused, Failed, Abandoned].map(|later| clone.resolve(later));
+        for later in [Collected, Released, Refused, Failed, Abandoned] {
+            clone.resolve(later);
+        }
         drop((ticket, clone));
         let expected = counts(|c| match first {
             Collected => c.collected = 1,

@@ -90,7 +90,7 @@ fn a_leg_refuses_a_call_without_readiness() {
     let (service, _handle) = leg::<u8, u8>();
     let mut ready = task::spawn(service);
     assert_ready_ok!(ready.enter(|cx, mut service| service.poll_ready(cx)));
-    let _ = ready.clone().call(1);
+    drop(ready.clone().call(1));
 }
 
 #[test]
