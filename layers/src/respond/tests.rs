@@ -354,6 +354,9 @@ impl tracing::Subscriber for Log {
 #[tokio::test]
 async fn failures_are_logged_louder_than_refusals() {
     let log = Log::default();
+    // With a single one in the process, tracing asks the thread that first comes by an event, and that may be another
+    // test's, whether anybody is interested in it.
+    let _second = tracing::Dispatch::new(Log::default());
     let _here = tracing::subscriber::set_default(log.clone());
     let failed = ContextError::new(ContextErrorKind::Unreachable)
         .with_source(Text("connect", Some("connection refused".into())));
