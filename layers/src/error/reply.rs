@@ -83,11 +83,7 @@ fn foreign(error: &(dyn Error + 'static)) -> Option<ErrorReply> {
         return Some(AdmissionError::new(AdmissionErrorKind::Overloaded).reply());
     }
     error.is::<tower::timeout::error::Elapsed>().then(|| {
-        ErrorReply::new(
-            StatusCode::GATEWAY_TIMEOUT,
-            "request_timeout",
-            "the request was not answered in time",
-        )
+        ErrorReply::new(StatusCode::GATEWAY_TIMEOUT, "timeout", "the request was not answered in time")
     })
 }
 
