@@ -86,7 +86,7 @@ fn decodes_every_encoding_the_worker_guesses() {
         assert_eq!(decode(&bytes).as_deref(), Some(json), "{bytes:x?}");
     }
     assert_eq!(decode(b"\"\xed\xa0\xbd\"").as_deref(), Some("\"\u{fffd}\""));
-    for bytes in [&b"\"\xff\""[..], b"\"\xc3", b"{\0\"", b"\xff\xfe{"] {
+    for bytes in [&b"\"\xff\""[..], b"\"\xc3", b"{\0\"\0x", b"\xff\xfe{"] {
         assert_eq!(decode(bytes), None, "{bytes:x?}");
     }
 }
