@@ -1,5 +1,11 @@
 //! Every fault does what it says, and only for whom it is meant.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
 mod support;
 
 use serde_json::json;

@@ -1,5 +1,11 @@
 //! From the context engine to the generation engine, over real sockets.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
 mod support;
 
 use serde_json::{Value, json};
@@ -393,6 +399,21 @@ async fn ids_travel_as_a_buffer_when_asked() {
     leg["prompt_token_ids_b64"] = reply["prompt_token_ids_b64"].clone();
     let answer = post(&worker, CHAT, &leg).await;
     check(&answer, &expected_answer(&chat()));
+}
+
+#[tokio::test]
+async fn a_context_step_that_streams_loses_its_handoff() {
+    let (context, _) = pair(Generation::G3, Generation::G3).await;
+    let leg = with(context_leg(&chat(), ID), json!({"stream": true}));
+    let reply = post(&context, CHAT, &leg).await;
+    assert!(
+        reply
+            .header("content-type")
+            .unwrap()
+            .starts_with("text/event-stream")
+    );
+    assert!(!reply.text().contains("disaggregated_params"));
+    assert_eq!(context.state().kv_held, 1);
 }
 
 #[tokio::test]

@@ -1,5 +1,11 @@
 //! The web framework's behaviour, and the endpoints that are no inference.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
 mod support;
 
 use serde_json::json;

@@ -1,5 +1,11 @@
 //! Legs as upstream's own orchestrator shapes them, one pair of samples for each generation.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
 mod support;
 
 use serde_json::Value;

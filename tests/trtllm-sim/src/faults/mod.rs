@@ -33,7 +33,8 @@ pub struct Fault {
     pub status: Option<u16>,
     /// The body of that answer; without it an error object.
     pub body: Option<String>,
-    /// Headers added to the answer, whichever it is. `content-type` replaces the usual one.
+    /// Headers added to the answer, whichever it is. `content-type` replaces
+    /// the usual one; `content-length` and `transfer-encoding` are left out.
     pub headers: Vec<(String, String)>,
     /// Cuts the connection.
     pub cut: Option<Cut>,
@@ -170,7 +171,7 @@ impl Faults {
     /// The newest fault for this request, used up by one. Faults of a
     /// connection (accept, reuse) are found only with `wanted`.
     pub(crate) fn take(&mut self, wanted: impl Fn(&Fault) -> bool) -> Option<Fault> {
-        let at = self.list.iter().rposition(|fault| wanted(fault))?;
+        let at = self.list.iter().rposition(wanted)?;
         let fault = self.list[at].clone();
         match &mut self.list[at].times {
             Some(0 | 1) => {

@@ -118,4 +118,5 @@ fn edits_by_path() {
     assert!(value.set("a", Value::Null).is_err());
     assert!(value.set("/d/e/f", Value::Null).is_err());
     assert!(value.remove("").is_err());
+    assert!(value.set(&"/a".repeat(65), Value::Null).is_err());
 }
