@@ -285,6 +285,11 @@ async fn leaving_before_the_context_reply_aborts_it() {
     assert!(left.elapsed() < Duration::from_secs(1));
     assert_eq!((state.kv_held, state.open_requests), (0, 0));
     assert_eq!(state.requests[0].disagg_request_id(), Some(ID));
+    // What was registered is gone too: the id can be used again.
+    let stream = leave_after(&context, &body, |state| state.context_requests == 2).await;
+    assert_eq!(context.state().duplicate_ids, 0);
+    drop(stream);
+    until(&context, "abort", |state| state.aborts == 2).await;
 }
 
 /// Sends a chat request and waits for a state of the engine; dropping what it

@@ -751,3 +751,46 @@ fn request_types() {
         );
     }
 }
+
+/// Bodies with bytes changed, cut out and doubled: whatever the answer, there is one.
+#[test]
+fn no_body_makes_it_panic() {
+    let seeds = [
+        format!(
+            r#"{{{CHAT},"stream":true,"stream_options":{{"include_usage":true}},"stop":["a"],"tools":[{{"function":{{"name":"f"}}}}]}}"#
+        ),
+        format!(r#"{{{TEXT},"n":2,"logprobs":1,"seed":-1.5e3,"user":"\ud83d\ude00 \u00e9"}}"#),
+        format!(
+            r#"{{{CHAT},{}}}"#,
+            params(
+                r#""disagg_request_id":9007199254740993,"encoded_opaque_state":"AAEC","first_gen_tokens":[1],"ctx_usage":{"prompt_tokens":3}"#
+            )
+        ),
+    ];
+    let mut random: u64 = 7;
+    let mut next = |below: usize| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(random >> 33).unwrap() % below
+    };
+    const BYTES: &[u8] = b"{}[]\",:\\0-.e1ntfu\x00\xff\xed ";
+    for round in 0..3_000 {
+        let mut bytes = seeds[round % seeds.len()].clone().into_bytes();
+        for _ in 0..=next(4) {
+            let at = next(bytes.len());
+            match next(3) {
+                0 => bytes[at] = BYTES[next(BYTES.len())],
+                1 => bytes.insert(at, BYTES[next(BYTES.len())]),
+                _ => drop(bytes.drain(at..(at + 1 + next(8)).min(bytes.len()))),
+            }
+            if bytes.is_empty() {
+                break;
+            }
+        }
+        for endpoint in BOTH {
+            let _ = ask(endpoint, G4n, Some("application/json"), &bytes);
+        }
+        let _ = crate::faults::Fault::from_json(&String::from_utf8_lossy(&bytes));
+    }
+}
