@@ -450,7 +450,34 @@ async fn signatures_are_checked_when_there_is_a_key() {
     let leg = generation_leg(&chat(), &reply, &[]);
     let refused = post(&worker, CHAT, &leg).await;
     assert_eq!(refused.status, 400);
+    assert!(
+        refused.text().contains("authentication"),
+        "{}",
+        refused.text()
+    );
     assert_eq!(context.state().kv_held, 1);
+    // A right signature gets as far as the pull, which this endpoint does not serve.
+    let worker = Engine::start(Config::new(Role::Generation).auth_key("secret"))
+        .await
+        .unwrap();
+    let mut signed = leg.clone();
+    let params = &mut signed["disaggregated_params"];
+    params["ctx_info_endpoint"] = json!("tcp://10.0.0.5:37771");
+    params["encoded_opaque_state"] = json!("AAEC");
+    let digest = "c8630ed264cc1f1ddcb2b4506fdf769b993c9b69b5b9f761dfb7c36c39d2957c";
+    for (digest, passes) in [(digest.to_owned(), true), (digest.replace('c', "d"), false)] {
+        let header = format!("sha256={digest}");
+        let headers = [JSON, ("x-trtllm-disagg-auth", header.as_str())];
+        let body = signed.to_string();
+        let reply = post_bytes(&worker, CHAT, &headers, body.as_bytes()).await;
+        assert_eq!(reply.status, 400);
+        assert_eq!(
+            reply.text().contains("KV transfer"),
+            passes,
+            "{}",
+            reply.text()
+        );
+    }
     // The context leg and aggregated requests need none.
     assert_eq!(post(&worker, CHAT, &chat()).await.status, 200);
 }

@@ -306,6 +306,32 @@ async fn coalescing_makes_fewer_writes() {
 }
 
 #[tokio::test]
+async fn a_reader_that_does_not_read_slows_the_engine_down() {
+    let engine = Engine::start(Config::new(Role::Both).tokens(200_000))
+        .await
+        .unwrap();
+    let mut socket = tokio::net::TcpStream::connect(engine.addr()).await.unwrap();
+    let body = with(chat(), json!({"stream": true})).to_string();
+    let bytes = request("POST", CHAT, &[JSON], body.as_bytes());
+    socket.write_all(&bytes).await.unwrap();
+    until(&engine, "a start", |state| state.body_bytes > 0).await;
+    let mut before = 0;
+    let now = loop {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let now = engine.state().body_bytes;
+        if now == before {
+            break now;
+        }
+        before = now;
+    };
+    // The whole would be some 38 MB; the rest is not even made.
+    assert!(now < 20 << 20, "{now}");
+    assert_eq!(engine.state().open_requests, 1);
+    drop(socket);
+    until(&engine, "release", |state| state.generation_aborts == 1).await;
+}
+
+#[tokio::test]
 async fn idle_connections_are_closed_after_a_while() {
     let keep_alive = Duration::from_millis(80);
     let engine = Engine::start(Config::new(Role::Both).keep_alive(keep_alive))

@@ -95,7 +95,8 @@ pub enum CutAt {
     Reuse,
     /// `"head"`: after the request was read, before any work.
     Head,
-    /// `"body"`: after the work, the head and so many bytes of the body (`after_bytes`, default 0).
+    /// `"body"`: after the work, the head and so many bytes of the body
+    /// (`after_bytes`, default 0). A body that is not longer ends as usual.
     Body(u64),
 }
 
