@@ -174,10 +174,7 @@ fn steps(pointer: &str) -> Result<Vec<String>, String> {
     if rest.split('/').count() > MAX_STEPS {
         return Err("the path is too long".into());
     }
-    Ok(rest
-        .split('/')
-        .map(|step| step.replace("~1", "/").replace("~0", "~"))
-        .collect())
+    Ok(rest.split('/').map(|step| step.replace("~1", "/").replace("~0", "~")).collect())
 }
 
 impl From<&serde_json::Value> for Value {

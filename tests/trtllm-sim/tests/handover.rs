@@ -1,10 +1,6 @@
 //! From the context engine to the generation engine, over real sockets.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod support;
 
@@ -347,12 +343,7 @@ async fn a_context_step_that_streams_loses_its_handoff() {
     let (context, _) = pair(Generation::G3, Generation::G3).await;
     let leg = with(context_leg(&chat(), ID), json!({"stream": true}));
     let reply = post(&context, CHAT, &leg).await;
-    assert!(
-        reply
-            .header("content-type")
-            .unwrap()
-            .starts_with("text/event-stream")
-    );
+    assert!(reply.header("content-type").unwrap().starts_with("text/event-stream"));
     assert!(!reply.text().contains("disaggregated_params"));
     assert_eq!(context.state().kv_held, 1);
 }
@@ -381,16 +372,10 @@ async fn signatures_are_checked_when_there_is_a_key() {
     let leg = generation_leg(&chat(), &reply, &[]);
     let refused = post(&worker, CHAT, &leg).await;
     assert_eq!(refused.status, 400);
-    assert!(
-        refused.text().contains("authentication"),
-        "{}",
-        refused.text()
-    );
+    assert!(refused.text().contains("authentication"), "{}", refused.text());
     assert_eq!(context.state().kv_held, 1);
     // A right signature gets as far as the pull, which this endpoint does not serve.
-    let worker = Engine::start(Config::new(Role::Generation).auth_key("secret"))
-        .await
-        .unwrap();
+    let worker = Engine::start(Config::new(Role::Generation).auth_key("secret")).await.unwrap();
     let mut signed = leg.clone();
     let params = &mut signed["disaggregated_params"];
     params["ctx_info_endpoint"] = json!("tcp://10.0.0.5:37771");
@@ -402,12 +387,7 @@ async fn signatures_are_checked_when_there_is_a_key() {
         let body = signed.to_string();
         let reply = post_bytes(&worker, CHAT, &headers, body.as_bytes()).await;
         assert_eq!(reply.status, 400);
-        assert_eq!(
-            reply.text().contains("KV transfer"),
-            passes,
-            "{}",
-            reply.text()
-        );
+        assert_eq!(reply.text().contains("KV transfer"), passes, "{}", reply.text());
     }
     // The context leg and aggregated requests need none.
     assert_eq!(post(&worker, CHAT, &chat()).await.status, 200);

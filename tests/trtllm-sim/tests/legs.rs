@@ -1,10 +1,6 @@
 //! Legs as upstream's own orchestrator shapes them, one pair of samples for each generation.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod support;
 
@@ -25,9 +21,7 @@ fn samples() -> [(Generation, Value); 5] {
 }
 
 async fn worker(generation: Generation) -> Engine {
-    Engine::start(Config::new(Role::Both).release(generation.sample_release()))
-        .await
-        .unwrap()
+    Engine::start(Config::new(Role::Both).release(generation.sample_release())).await.unwrap()
 }
 
 /// Whether the schema took it; what the engine then does is another matter.
@@ -65,9 +59,7 @@ async fn context_legs_get_replies_of_the_sampled_shape() {
             shape(&sample[kind]["context_reply"], "", &mut theirs);
             // Their sample is of a worker that returns no style and no log probability.
             let free = |path: &String| {
-                ["schedule_style", "logprobs", "first_gen_log_probs"]
-                    .iter()
-                    .any(|f| path.contains(f))
+                ["schedule_style", "logprobs", "first_gen_log_probs"].iter().any(|f| path.contains(f))
             };
             ours.retain(|path, _| !free(path));
             theirs.retain(|path, _| !free(path));
@@ -91,12 +83,7 @@ async fn generation_legs_fit_their_own_generation_and_those_the_rules_say() {
             let engine = worker(to).await;
             for (kind, path) in [("chat", CHAT), ("completions", COMPLETIONS)] {
                 let reply = post(&engine, path, &sample[kind]["generation_request"]).await;
-                assert_eq!(
-                    taken(&reply),
-                    fits(from, to),
-                    "{from} to {to} {kind}: {}",
-                    reply.text()
-                );
+                assert_eq!(taken(&reply), fits(from, to), "{from} to {to} {kind}: {}", reply.text());
                 // Its KV is nowhere, so no leg is served.
                 assert_eq!(reply.status, 400);
             }

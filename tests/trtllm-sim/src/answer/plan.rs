@@ -106,9 +106,7 @@ pub(crate) fn plan(prompt: &[i64], want: &Want, natural: usize, replay: &[i64]) 
         _ => natural.max(want.min_tokens),
     };
     let limit = want.max_tokens.unwrap_or(usize::MAX);
-    let count = wished
-        .min(limit)
-        .clamp(1, (MAX_TOKENS / want.answers.max(1)).max(1));
+    let count = wished.min(limit).clamp(1, (MAX_TOKENS / want.answers.max(1)).max(1));
     let mut finish = match &want.mode {
         _ if wished > limit || (want.ignore_eos && want.max_tokens.is_some()) => Finish::Length,
         Mode::Tool(_) => Finish::ToolCalls,

@@ -84,11 +84,7 @@ fn stop_reason(plan: &Plan) -> Value {
 
 fn token_entry(token: &str, logprob: f64) -> Vec<(&'static str, Value)> {
     let bytes = token.bytes().map(Value::int).collect();
-    vec![
-        ("token", Value::str(token)),
-        ("logprob", Value::Float(logprob)),
-        ("bytes", Value::Arr(bytes)),
-    ]
+    vec![("token", Value::str(token)), ("logprob", Value::Float(logprob)), ("bytes", Value::Arr(bytes))]
 }
 
 /// `logprobs` of a chat choice for some of its tokens; null when not asked for.

@@ -5,10 +5,7 @@ use crate::json::text;
 fn each_generation_dumps_its_own_keys_in_order() {
     let start = r#"{"request_type":"context_only","first_gen_tokens":[5],"#;
     let table = [
-        (
-            Generation::G0,
-            r#""ctx_request_id":null,"encoded_opaque_state":null,"draft_tokens":null}"#,
-        ),
+        (Generation::G0, r#""ctx_request_id":null,"encoded_opaque_state":null,"draft_tokens":null}"#),
         (
             Generation::G1,
             r#""ctx_request_id":null,"encoded_opaque_state":null,"draft_tokens":null,"disagg_request_id":null,"ctx_dp_rank":null,"ctx_info_endpoint":null,"schedule_style":null}"#,
@@ -36,10 +33,6 @@ fn each_generation_dumps_its_own_keys_in_order() {
         ("unheard_of", Value::Null),
     ];
     for (generation, rest) in table {
-        assert_eq!(
-            text(&handoff(generation, &given)),
-            format!("{start}{rest}"),
-            "{generation}"
-        );
+        assert_eq!(text(&handoff(generation, &given)), format!("{start}{rest}"), "{generation}");
     }
 }

@@ -104,10 +104,7 @@ pub(crate) fn read(endpoint: Endpoint, body: &Value) -> Result<Ask, Fail> {
         n,
         prompts,
         echo,
-        want: Want {
-            answers,
-            ..want(endpoint, body)
-        },
+        want: Want { answers, ..want(endpoint, body) },
         logprobs: logprobs.map(|n| usize::try_from(n.min(20)).unwrap_or(1)),
         detokenize: endpoint == Endpoint::Chat || body.get("detokenize").is_none() || flag("detokenize"),
         params,

@@ -165,9 +165,7 @@ pub(crate) fn kind(kind: Kind, value: &Value, place: &str, report: &mut Report) 
         },
         Kind::Ints => return each(value, place, report, |item| coerce::int(item).err()),
         Kind::Texts => {
-            return each(value, place, report, |item| {
-                item.as_str().is_none().then_some(TEXT)
-            });
+            return each(value, place, report, |item| item.as_str().is_none().then_some(TEXT));
         }
         Kind::List => value.as_arr().is_none().then_some(LIST),
         Kind::Documents => match value.as_arr() {
@@ -207,12 +205,7 @@ const DICT: coerce::Issue = ("dict_type", "Input should be a valid dictionary");
 
 /// Checks the items of a list. There can be hundreds of thousands, so their
 /// places are put into words only when needed.
-fn each(
-    value: &Value,
-    place: &str,
-    report: &mut Report,
-    issue: impl Fn(&Value) -> Option<coerce::Issue>,
-) {
+fn each(value: &Value, place: &str, report: &mut Report, issue: impl Fn(&Value) -> Option<coerce::Issue>) {
     let Some(items) = value.as_arr() else {
         report.add(LIST.0, place, LIST.1, value);
         return;

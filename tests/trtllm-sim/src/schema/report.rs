@@ -21,13 +21,7 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn new(generation: Generation, endpoint: Endpoint) -> Self {
-        Self {
-            generation,
-            endpoint,
-            items: Vec::new(),
-            count: 0,
-            length: 0,
-        }
+        Self { generation, endpoint, items: Vec::new(), count: 0, length: 0 }
     }
 
     /// Adds an objection. `place` is a comma list of literals, as in `'body', 'n'`.

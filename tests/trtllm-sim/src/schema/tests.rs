@@ -7,12 +7,7 @@ const CHAT: &str = r#""model":"m","messages":[{"role":"user","content":"hi"}]"#;
 const TEXT: &str = r#""model":"m","prompt":"hi""#;
 
 fn ask_json(endpoint: Endpoint, generation: Generation, json: &str) -> Result<Ask, Fail> {
-    ask(
-        endpoint,
-        generation,
-        Some("application/json"),
-        json.as_bytes(),
-    )
+    ask(endpoint, generation, Some("application/json"), json.as_bytes())
 }
 
 fn base(endpoint: Endpoint) -> &'static str {
@@ -24,21 +19,14 @@ fn base(endpoint: Endpoint) -> &'static str {
 
 /// A request with these members added; a repeated key replaces that of the base.
 fn outcome(endpoint: Endpoint, generation: Generation, members: &str) -> Result<Ask, Fail> {
-    ask_json(
-        endpoint,
-        generation,
-        &format!("{{{},{members}}}", base(endpoint)),
-    )
+    ask_json(endpoint, generation, &format!("{{{},{members}}}", base(endpoint)))
 }
 
 #[track_caller]
 fn accepts(endpoint: Endpoint, generation: Generation, members: &str) -> Ask {
     match outcome(endpoint, generation, members) {
         Ok(ask) => ask,
-        Err(fail) => panic!(
-            "{generation} {endpoint:?} {members:.200}: {:.400}",
-            fail.reason()
-        ),
+        Err(fail) => panic!("{generation} {endpoint:?} {members:.200}: {:.400}", fail.reason()),
     }
 }
 
@@ -61,12 +49,8 @@ fn params(member: &str) -> String {
 /// Member of `disaggregated_params`, generations that know it.
 #[test]
 fn disaggregated_params_by_generation() {
-    let from = |first: Generation| {
-        Generation::ALL
-            .into_iter()
-            .filter(move |g| *g >= first)
-            .collect::<Vec<_>>()
-    };
+    let from =
+        |first: Generation| Generation::ALL.into_iter().filter(move |g| *g >= first).collect::<Vec<_>>();
     let table = [
         (r#""first_gen_tokens":[1]"#, from(G0)),
         (r#""ctx_request_id":1"#, from(G0)),
@@ -104,25 +88,10 @@ fn top_level_by_generation() {
     let table: [(&str, &[Endpoint], &[Endpoint], Generation); 24] = [
         (r#""prompt_ignore_length":1"#, &BOTH, &[], G1),
         (r#""logprobs":1"#, &TEXT_ONLY, &[], G1),
-        (
-            r#""response_format":{"type":"json_schema","json_schema":{}}"#,
-            &BOTH,
-            &[],
-            G1,
-        ),
-        (
-            r#""messages":[{"role":"user","content":"x","extra":1}]"#,
-            &CHAT_ONLY,
-            &[],
-            G1,
-        ),
+        (r#""response_format":{"type":"json_schema","json_schema":{}}"#, &BOTH, &[], G1),
+        (r#""messages":[{"role":"user","content":"x","extra":1}]"#, &CHAT_ONLY, &[], G1),
         (r#""thinking_token_budget":5"#, &BOTH, &[], G2Late),
-        (
-            r#""media_io_kwargs":{"video":{"fps":1}}"#,
-            &CHAT_ONLY,
-            &TEXT_ONLY,
-            G2Late,
-        ),
+        (r#""media_io_kwargs":{"video":{"fps":1}}"#, &CHAT_ONLY, &TEXT_ONLY, G2Late),
         (r#""agent_hierarchy":null"#, &CHAT_ONLY, &TEXT_ONLY, G2Late),
         (
             r#""tools":[{"type":"function","function":{"name":"f","strict":true}}]"#,
@@ -130,55 +99,20 @@ fn top_level_by_generation() {
             &TEXT_ONLY,
             G2Late,
         ),
-        (
-            r#""messages":[{"role":"user","content":null}]"#,
-            &CHAT_ONLY,
-            &TEXT_ONLY,
-            G2Late,
-        ),
-        (
-            r#""conversation_params":{"conversation_id":"a"}"#,
-            &BOTH,
-            &[],
-            G3,
-        ),
+        (r#""messages":[{"role":"user","content":null}]"#, &CHAT_ONLY, &TEXT_ONLY, G2Late),
+        (r#""conversation_params":{"conversation_id":"a"}"#, &BOTH, &[], G3),
         (r#""conversation_params":null"#, &BOTH, &[], G3),
         (r#""mm_processor_kwargs":{}"#, &CHAT_ONLY, &TEXT_ONLY, G3),
-        (
-            r#""prompt_token_ids_b64":"AQAAAA==""#,
-            &CHAT_ONLY,
-            &TEXT_ONLY,
-            G3,
-        ),
+        (r#""prompt_token_ids_b64":"AQAAAA==""#, &CHAT_ONLY, &TEXT_ONLY, G3),
         (r#""priority":0.5"#, &BOTH, &[], G4),
-        (
-            r#""thinking":{"type":"enabled"}"#,
-            &CHAT_ONLY,
-            &TEXT_ONLY,
-            G4,
-        ),
+        (r#""thinking":{"type":"enabled"}"#, &CHAT_ONLY, &TEXT_ONLY, G4),
         (r#""tool_choice":"auto""#, &CHAT_ONLY, &TEXT_ONLY, G4),
-        (
-            r#""tool_choice":"required","tools":[{"function":{"name":"f"}}]"#,
-            &CHAT_ONLY,
-            &TEXT_ONLY,
-            G4,
-        ),
+        (r#""tool_choice":"required","tools":[{"function":{"name":"f"}}]"#, &CHAT_ONLY, &TEXT_ONLY, G4),
         (r#""reasoning_effort":"none""#, &CHAT_ONLY, &TEXT_ONLY, G4),
         (r#""reasoning_effort":"max""#, &CHAT_ONLY, &TEXT_ONLY, G4),
         (r#""parallel_tool_calls":true"#, &CHAT_ONLY, &TEXT_ONLY, G4n),
-        (
-            r#""injected_chat_template_kwargs":[]"#,
-            &CHAT_ONLY,
-            &TEXT_ONLY,
-            G4n,
-        ),
-        (
-            r#""conversation_params":{"conversation_id":"a","subagent_affinity_id":"b"}"#,
-            &BOTH,
-            &[],
-            G4n,
-        ),
+        (r#""injected_chat_template_kwargs":[]"#, &CHAT_ONLY, &TEXT_ONLY, G4n),
+        (r#""conversation_params":{"conversation_id":"a","subagent_affinity_id":"b"}"#, &BOTH, &[], G4n),
         (r#""prompt_token_ids":[1]"#, &CHAT_ONLY, &TEXT_ONLY, G0),
         (r#""cache_salt":"s""#, &CHAT_ONLY, &TEXT_ONLY, G0),
     ];
@@ -196,14 +130,7 @@ fn top_level_by_generation() {
             }
         }
     }
-    for field in [
-        "metadata",
-        "store",
-        "service_tier",
-        "nvext",
-        "prompt_cache_key",
-        "suffix",
-    ] {
+    for field in ["metadata", "store", "service_tier", "nvext", "prompt_cache_key", "suffix"] {
         for generation in Generation::ALL {
             refuses(Endpoint::Chat, generation, &format!("\"{field}\":null"));
         }
@@ -225,15 +152,11 @@ fn what_newer_generations_refuse() {
         );
     }
     let values = vec!["1"; 1_001].join(",");
-    let tool = |schema: String| {
-        format!(r#""tools":[{{"function":{{"name":"f","parameters":{schema}}}}}]"#)
-    };
+    let tool = |schema: String| format!(r#""tools":[{{"function":{{"name":"f","parameters":{schema}}}}}]"#);
     let many = tool(format!(r#"{{"properties":{{"a":{{"enum":[{values}]}}}}}}"#));
     accepts(Endpoint::Chat, G4, &many);
     refuses(Endpoint::Chat, G4n, &many);
-    let sample = tool(format!(
-        r#"{{"default":{{"enum":[{values}]}},"properties":{{"enum":{{}}}}}}"#
-    ));
+    let sample = tool(format!(r#"{{"default":{{"enum":[{values}]}},"properties":{{"enum":{{}}}}}}"#));
     accepts(Endpoint::Chat, G4n, &sample);
 }
 
@@ -256,14 +179,7 @@ fn leniency() {
             let ask = accepts(Endpoint::Chat, generation, &style(value));
             assert_eq!(ask.params.unwrap().schedule_style, Some(number), "{value}");
         }
-        for value in [
-            "2",
-            "-1",
-            "0.5",
-            r#""context_first""#,
-            r#""CONTEXT_FIRST""#,
-            "[]",
-        ] {
+        for value in ["2", "-1", "0.5", r#""context_first""#, r#""CONTEXT_FIRST""#, "[]"] {
             refuses(Endpoint::Chat, generation, &style(value));
         }
         for (value, id) in [
@@ -289,66 +205,27 @@ fn leniency() {
             assert!(matches!(fail, Err(Fail::Engine(_))), "{value}");
         }
         for value in ["[]", "null", r#"["5"]"#, "[5.0]", "[true]", "[-1]"] {
-            accepts(
-                Endpoint::Chat,
-                generation,
-                &params(&format!(r#""first_gen_tokens":{value}"#)),
-            );
+            accepts(Endpoint::Chat, generation, &params(&format!(r#""first_gen_tokens":{value}"#)));
         }
         for value in ["5", "[[5]]"] {
-            refuses(
-                Endpoint::Chat,
-                generation,
-                &params(&format!(r#""first_gen_tokens":{value}"#)),
-            );
+            refuses(Endpoint::Chat, generation, &params(&format!(r#""first_gen_tokens":{value}"#)));
         }
         for value in [r#""AA EC""#, r#""!!""#, r#""""#] {
-            accepts(
-                Endpoint::Chat,
-                generation,
-                &params(&format!(r#""encoded_opaque_state":{value}"#)),
-            );
+            accepts(Endpoint::Chat, generation, &params(&format!(r#""encoded_opaque_state":{value}"#)));
         }
-        let odd = outcome(
-            Endpoint::Chat,
-            generation,
-            &params(r#""encoded_opaque_state":"A""#),
-        );
+        let odd = outcome(Endpoint::Chat, generation, &params(r#""encoded_opaque_state":"A""#));
         assert!(matches!(odd, Err(Fail::Engine(_))));
     }
     for value in ["0", r#""false""#, r#""no""#] {
-        accepts(
-            Endpoint::Chat,
-            G3,
-            &params(&format!(r#""return_prompt_token_ids_b64":{value}"#)),
-        );
+        accepts(Endpoint::Chat, G3, &params(&format!(r#""return_prompt_token_ids_b64":{value}"#)));
     }
     for value in ["2", "null"] {
-        refuses(
-            Endpoint::Chat,
-            G3,
-            &params(&format!(r#""return_prompt_token_ids_b64":{value}"#)),
-        );
+        refuses(Endpoint::Chat, G3, &params(&format!(r#""return_prompt_token_ids_b64":{value}"#)));
     }
-    let ask = accepts(
-        Endpoint::Chat,
-        G3,
-        &params(r#""first_gen_log_probs":[-0.12345678901234567]"#),
-    );
-    assert_eq!(
-        ask.params.unwrap().first_gen_log_probs,
-        Some(vec![-0.123_456_789_012_345_67])
-    );
-    accepts(
-        Endpoint::Chat,
-        G3,
-        &params(r#""first_gen_log_probs":[NaN,-Infinity]"#),
-    );
-    let shape = outcome(
-        Endpoint::Chat,
-        G3,
-        &params(r#""first_gen_log_probs":["x"]"#),
-    );
+    let ask = accepts(Endpoint::Chat, G3, &params(r#""first_gen_log_probs":[-0.12345678901234567]"#));
+    assert_eq!(ask.params.unwrap().first_gen_log_probs, Some(vec![-0.123_456_789_012_345_67]));
+    accepts(Endpoint::Chat, G3, &params(r#""first_gen_log_probs":[NaN,-Infinity]"#));
+    let shape = outcome(Endpoint::Chat, G3, &params(r#""first_gen_log_probs":["x"]"#));
     assert!(matches!(shape, Err(Fail::Engine(_))));
 }
 
@@ -414,25 +291,16 @@ fn streaming_and_counts() {
             ] {
                 accepts(endpoint, generation, member);
             }
-            accepts(
-                endpoint,
-                generation,
-                &format!(r#""seed":{}"#, "7".repeat(400)),
-            );
-            let huge = outcome(
-                endpoint,
-                generation,
-                &format!(r#""seed":{}"#, "7".repeat(5_000)),
-            );
+            accepts(endpoint, generation, &format!(r#""seed":{}"#, "7".repeat(400)));
+            let huge = outcome(endpoint, generation, &format!(r#""seed":{}"#, "7".repeat(5_000)));
             assert!(matches!(huge, Err(Fail::Detail(400, _))));
         }
     }
     refuses(Endpoint::Chat, G3, r#""echo":null"#);
     accepts(Endpoint::Chat, G3, r#""tools":null"#);
-    for members in [
-        r#""max_tokens":5,"max_completion_tokens":5"#,
-        r#""max_tokens":null,"max_completion_tokens":5"#,
-    ] {
+    for members in
+        [r#""max_tokens":5,"max_completion_tokens":5"#, r#""max_tokens":null,"max_completion_tokens":5"#]
+    {
         refuses(Endpoint::Chat, G4, members);
     }
     accepts(Endpoint::Chat, G4, r#""max_completion_tokens":5"#);
@@ -486,16 +354,8 @@ fn stream_options() {
 fn tools_and_probabilities() {
     let tool = r#""tools":[{"type":"function","function":{"name":"f"}}]"#;
     for generation in Generation::ALL {
-        accepts(
-            Endpoint::Chat,
-            generation,
-            &format!(r#"{tool},"tool_choice":"auto""#),
-        );
-        accepts(
-            Endpoint::Chat,
-            generation,
-            r#""tools":[],"tool_choice":"auto""#,
-        );
+        accepts(Endpoint::Chat, generation, &format!(r#"{tool},"tool_choice":"auto""#));
+        accepts(Endpoint::Chat, generation, r#""tools":[],"tool_choice":"auto""#);
         accepts(Endpoint::Chat, generation, r#""tool_choice":"none""#);
         let named = r#""tool_choice":{"type":"function","function":{"name":"f"}}"#;
         accepts(Endpoint::Chat, generation, &format!("{tool},{named}"));
@@ -514,16 +374,8 @@ fn tools_and_probabilities() {
         ] {
             refuses(Endpoint::Chat, generation, members);
         }
-        refuses(
-            Endpoint::Chat,
-            generation,
-            &format!(r#"{tool},"tool_choice":"sometimes""#),
-        );
-        let crash = outcome(
-            Endpoint::Chat,
-            generation,
-            r#""top_logprobs":"5","logprobs":true"#,
-        );
+        refuses(Endpoint::Chat, generation, &format!(r#"{tool},"tool_choice":"sometimes""#));
+        let crash = outcome(Endpoint::Chat, generation, r#""top_logprobs":"5","logprobs":true"#);
         assert!(matches!(crash, Err(Fail::Crash(_))));
         if generation >= G1 {
             let crash = outcome(Endpoint::Completions, generation, r#""logprobs":"1""#);
@@ -540,8 +392,7 @@ fn tools_and_probabilities() {
 
 #[test]
 fn conversations_and_usage() {
-    let conversation =
-        |value: &str| format!(r#""conversation_params":{{"conversation_id":{value}}}"#);
+    let conversation = |value: &str| format!(r#""conversation_params":{{"conversation_id":{value}}}"#);
     for value in [r#"" a ""#, "5", "[]"] {
         accepts(Endpoint::Chat, G3, &conversation(value));
     }
@@ -549,11 +400,7 @@ fn conversations_and_usage() {
         refuses(Endpoint::Chat, G3, &conversation(value));
     }
     refuses(Endpoint::Chat, G3, r#""conversation_params":{}"#);
-    refuses(
-        Endpoint::Chat,
-        G3,
-        r#""conversation_params":{"conversation_id":"a","x":1}"#,
-    );
+    refuses(Endpoint::Chat, G3, r#""conversation_params":{"conversation_id":"a","x":1}"#);
     let usage = |value: &str| params(&format!(r#""ctx_usage":{value}"#));
     for value in [
         "{}",
@@ -575,13 +422,8 @@ fn conversations_and_usage() {
 
 #[test]
 fn prompts() {
-    let text = |prompt: &str| {
-        ask_json(
-            Endpoint::Completions,
-            G3,
-            &format!(r#"{{"model":"m","prompt":{prompt}}}"#),
-        )
-    };
+    let text =
+        |prompt: &str| ask_json(Endpoint::Completions, G3, &format!(r#"{{"model":"m","prompt":{prompt}}}"#));
     for prompt in [
         r#""""#,
         r#"[""]"#,
@@ -604,32 +446,20 @@ fn prompts() {
     assert!(matches!(echo, Err(Fail::Engine(_))));
     accepts(Endpoint::Completions, G3, r#""echo":true"#);
     accepts(Endpoint::Chat, G3, r#""messages":[]"#);
-    accepts(
-        Endpoint::Chat,
-        G3,
-        r#""messages":[],"prompt_token_ids":[1]"#,
-    );
-    for messages in [
-        "null",
-        "5",
-        "[5]",
-        r#"[{"content":"x"}]"#,
-        r#"[{"role":5}]"#,
-        r#"[{"role":"user","content":5}]"#,
-    ] {
+    accepts(Endpoint::Chat, G3, r#""messages":[],"prompt_token_ids":[1]"#);
+    for messages in
+        ["null", "5", "[5]", r#"[{"content":"x"}]"#, r#"[{"role":5}]"#, r#"[{"role":"user","content":5}]"#]
+    {
         refuses(Endpoint::Chat, G3, &format!(r#""messages":{messages}"#));
     }
-    let only_ids = ask_json(
-        Endpoint::Chat,
-        G3,
-        r#"{"model":"m","prompt_token_ids":[1]}"#,
-    );
+    let only_ids = ask_json(Endpoint::Chat, G3, r#"{"model":"m","prompt_token_ids":[1]}"#);
     assert!(matches!(only_ids, Err(Fail::Schema(_))));
 }
 
 #[test]
 fn refusals_quote_what_the_real_ones_quote() {
-    let secret = r#""disaggregated_params":{"request_type":"generation_only","encoded_opaque_state":"U0VDUkVU"}"#;
+    let secret =
+        r#""disaggregated_params":{"request_type":"generation_only","encoded_opaque_state":"U0VDUkVU"}"#;
     let no_model = |generation| {
         let json = format!(r#"{{"messages":[],{secret}}}"#);
         match ask_json(Endpoint::Chat, generation, &json) {
@@ -639,11 +469,7 @@ fn refusals_quote_what_the_real_ones_quote() {
     };
     for generation in Generation::ALL {
         assert!(no_model(generation).contains("U0VDUkVU"), "the whole body");
-        let unknown = refuses(
-            Endpoint::Chat,
-            generation,
-            &format!(r#"{secret},"x":"only this""#),
-        );
+        let unknown = refuses(Endpoint::Chat, generation, &format!(r#"{secret},"x":"only this""#));
         assert!(unknown.contains("'only this'") && !unknown.contains("U0VDUkVU"));
         let no_type = r#""disaggregated_params":{"encoded_opaque_state":"U0VDUkVU"}"#;
         assert!(refuses(Endpoint::Chat, generation, no_type).contains("U0VDUkVU"));
@@ -655,11 +481,7 @@ fn refusals_quote_what_the_real_ones_quote() {
     assert!(refuses(Endpoint::Chat, G3, &auto).contains("U0VDUkVU"));
     accepts(Endpoint::Chat, G4, &auto);
     let ids = vec!["123"; 20_000].join(",");
-    let long = refuses(
-        Endpoint::Chat,
-        G3,
-        &format!(r#""prompt_token_ids":[{ids}],"tool_choice":"auto""#),
-    );
+    let long = refuses(Endpoint::Chat, G3, &format!(r#""prompt_token_ids":[{ids}],"tool_choice":"auto""#));
     assert!(long.len() > 100_000);
 }
 
@@ -676,46 +498,21 @@ fn bodies_and_content_types() {
         "Application/JSON",
         "application/vnd.api+json",
     ] {
-        assert_eq!(
-            with(G3, Some(content_type), body.as_bytes()),
-            Ok(()),
-            "{content_type}"
-        );
+        assert_eq!(with(G3, Some(content_type), body.as_bytes()), Ok(()), "{content_type}");
     }
-    for content_type in [
-        "text/plain",
-        "application/x-www-form-urlencoded",
-        "application/jsonx",
-        "",
-    ] {
+    for content_type in ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", ""] {
         let answer = with(G3, Some(content_type), body.as_bytes());
         assert!(matches!(answer, Err(Fail::Crash(_))), "{content_type}");
     }
-    assert!(matches!(
-        with(G3, None, body.as_bytes()),
-        Err(Fail::Crash(_))
-    ));
+    assert!(matches!(with(G3, None, body.as_bytes()), Err(Fail::Crash(_))));
     assert_eq!(with(G1, None, body.as_bytes()), Ok(()));
     for bytes in ["[]", "\"x\"", "5", "true"] {
-        assert!(
-            matches!(with(G1, json, bytes.as_bytes()), Err(Fail::Crash(_))),
-            "{bytes}"
-        );
+        assert!(matches!(with(G1, json, bytes.as_bytes()), Err(Fail::Crash(_))), "{bytes}");
     }
     assert!(matches!(with(G3, json, b"null"), Err(Fail::Crash(_))));
     assert!(matches!(with(G1, json, b"null"), Err(Fail::Schema(_))));
-    for bytes in [
-        &b""[..],
-        b"{",
-        b"{\"a\":1,}",
-        b"{} x",
-        b"{\"a\":\"\n\"}",
-        b"{\"\\ud83d\":1}",
-    ] {
-        assert!(
-            matches!(with(G3, json, bytes), Err(Fail::Schema(_))),
-            "{bytes:?}"
-        );
+    for bytes in [&b""[..], b"{", b"{\"a\":1,}", b"{} x", b"{\"a\":\"\n\"}", b"{\"\\ud83d\":1}"] {
+        assert!(matches!(with(G3, json, bytes), Err(Fail::Schema(_))), "{bytes:?}");
     }
     let deep = "[".repeat(100_000);
     for bytes in [&b"{\"a\":\"\xff\"}"[..], deep.as_bytes()] {
@@ -734,21 +531,13 @@ fn bodies_and_content_types() {
 #[test]
 fn request_types() {
     let kind = |kind: &str| {
-        outcome(
-            Endpoint::Chat,
-            G3,
-            &format!(r#""disaggregated_params":{{"request_type":{kind}}}"#),
-        )
+        outcome(Endpoint::Chat, G3, &format!(r#""disaggregated_params":{{"request_type":{kind}}}"#))
     };
     assert!(kind(r#""context_only""#).is_ok());
     assert!(matches!(kind(r#""prefill""#), Err(Fail::Engine(_))));
     assert!(matches!(kind("5"), Err(Fail::Schema(_))));
     for value in ["{}", "[]", "5"] {
-        refuses(
-            Endpoint::Chat,
-            G3,
-            &format!(r#""disaggregated_params":{value}"#),
-        );
+        refuses(Endpoint::Chat, G3, &format!(r#""disaggregated_params":{value}"#));
     }
 }
 
@@ -769,9 +558,7 @@ fn no_body_makes_it_panic() {
     ];
     let mut random: u64 = 7;
     let mut next = |below: usize| {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(random >> 33).unwrap() % below
     };
     const BYTES: &[u8] = b"{}[]\",:\\0-.e1ntfu\x00\xff\xed ";

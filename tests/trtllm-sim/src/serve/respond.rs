@@ -4,9 +4,7 @@ use crate::http1::SimBody;
 use crate::json::{Value, text};
 use crate::schema::Fail;
 use bytes::Bytes;
-use http::header::{
-    CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, SERVER, TRANSFER_ENCODING,
-};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, SERVER, TRANSFER_ENCODING};
 use http::{Response, StatusCode};
 
 pub(super) const JSON: &str = "application/json";

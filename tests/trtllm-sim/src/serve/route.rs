@@ -75,13 +75,7 @@ pub(crate) async fn handle(
             connection: conn.number,
         });
     }
-    let mut call = Call {
-        method: parts.method,
-        path,
-        headers: parts.headers,
-        body,
-        fault: Vec::new(),
-    };
+    let mut call = Call { method: parts.method, path, headers: parts.headers, body, fault: Vec::new() };
     if let Some(value) = call.headers.get(FAULT_HEADER) {
         let json = value.to_str().map_err(|_| "not visible ASCII".to_owned());
         match json.and_then(Fault::from_json) {

@@ -43,21 +43,8 @@ enum Stop {
 }
 
 impl Writer {
-    pub(super) fn new(
-        shared: &Arc<Shared>,
-        job: Job,
-        pace: Pace,
-        fault: &Fault,
-        work: Work,
-    ) -> Self {
-        Self {
-            shared: Arc::clone(shared),
-            job,
-            pace,
-            fault: fault.clone(),
-            work,
-            late: false,
-        }
+    pub(super) fn new(shared: &Arc<Shared>, job: Job, pace: Pace, fault: &Fault, work: Work) -> Self {
+        Self { shared: Arc::clone(shared), job, pace, fault: fault.clone(), work, late: false }
     }
 
     /// Writes the whole stream. Dropped before that, the client has left.
