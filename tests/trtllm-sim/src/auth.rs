@@ -29,9 +29,7 @@ fn signature(key: &str, params: &Value) -> String {
 fn ascii(text: &str) -> String {
     let mut out = String::new();
     for c in crate::json::quote(text).chars() {
-        if c.is_ascii() && c != '\u{7f}' {
-            out.push(c);
-        } else if c == '\u{7f}' {
+        if c.is_ascii() {
             out.push(c);
         } else {
             for unit in c.encode_utf16(&mut [0; 2]) {

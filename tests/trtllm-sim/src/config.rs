@@ -59,6 +59,9 @@ pub struct Config {
     pub(crate) max_body: usize,
 }
 
+/// The longest time anything may take: a year, which is as good as never and
+/// keeps sums of times in range.
+const MAX_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// The largest opaque state that may be asked for.
 const MAX_OPAQUE: usize = 16 << 20;
 
@@ -88,7 +91,7 @@ impl Config {
             auth_key: None,
             remember: 4_096,
             remember_bytes: 256 << 20,
-            max_body: 256 << 20,
+            max_body: 64 << 20,
         }
     }
 
@@ -130,35 +133,36 @@ impl Config {
     /// The time between two tokens.
     #[must_use]
     pub fn token_gap(mut self, gap: Duration) -> Self {
-        self.token_gap = gap;
+        self.token_gap = gap.min(MAX_TIME);
         self
     }
 
     /// The time to read one prompt token.
     #[must_use]
     pub fn prefill_per_token(mut self, time: Duration) -> Self {
-        self.prefill_per_token = time;
+        self.prefill_per_token = time.min(MAX_TIME);
         self
     }
 
     /// How long the transfer of one request's KV takes on the wire.
     #[must_use]
     pub fn kv_transfer(mut self, time: Duration) -> Self {
-        self.kv_transfer = time;
+        self.kv_transfer = time.min(MAX_TIME);
         self
     }
 
-    /// How long KV is held for a generation worker that does not come.
+    /// How long KV is held for a generation worker that does not come. Like
+    /// all times here it is a year at most.
     #[must_use]
     pub fn transfer_timeout(mut self, timeout: Duration) -> Self {
-        self.transfer_timeout = timeout;
+        self.transfer_timeout = timeout.min(MAX_TIME);
         self
     }
 
     /// How long an idle connection is kept; 5 s as the real worker does.
     #[must_use]
     pub fn keep_alive(mut self, timeout: Duration) -> Self {
-        self.keep_alive = timeout;
+        self.keep_alive = timeout.min(MAX_TIME);
         self
     }
 

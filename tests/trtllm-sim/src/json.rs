@@ -160,6 +160,9 @@ impl Value {
     }
 }
 
+/// A path is no longer than this; it may make the objects it goes through.
+const MAX_STEPS: usize = 64;
+
 /// The unescaped steps of a JSON pointer.
 fn steps(pointer: &str) -> Result<Vec<String>, String> {
     if pointer.is_empty() {
@@ -168,6 +171,9 @@ fn steps(pointer: &str) -> Result<Vec<String>, String> {
     let Some(rest) = pointer.strip_prefix('/') else {
         return Err(format!("the path {pointer:?} does not start with a slash"));
     };
+    if rest.split('/').count() > MAX_STEPS {
+        return Err("the path is too long".into());
+    }
     Ok(rest.split('/').map(|step| step.replace("~1", "/").replace("~0", "~")).collect())
 }
 

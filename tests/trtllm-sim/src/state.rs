@@ -152,14 +152,16 @@ pub(crate) struct Counts {
     pub(crate) local_ids: Count,
 }
 
-/// Bytes of a body that the state page shows.
-const SHOWN_BODY: usize = 64 << 10;
+/// Bytes of a body that the state page shows, and how many requests.
+const SHOWN_BODY: usize = 16 << 10;
+const SHOWN_REQUESTS: usize = 1_000;
 
 impl State {
     /// The JSON of `/sim/state`.
     pub(crate) fn to_json(&self) -> String {
         let count = |n: u64| Value::int(n);
-        let requests = self.requests.iter().map(|request| {
+        let hidden = self.requests.len().saturating_sub(SHOWN_REQUESTS);
+        let requests = self.requests.iter().skip(hidden).map(|request| {
             let headers = request.headers.iter().map(|(name, value)| {
                 let pair = [Value::str(name.as_str()), Value::str(String::from_utf8_lossy(value.as_bytes()))];
                 Value::Arr(pair.to_vec())

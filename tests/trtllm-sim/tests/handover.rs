@@ -1,5 +1,7 @@
 //! From the context engine to the generation engine, over real sockets.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod support;
 
 use serde_json::{Value, json};
@@ -229,6 +231,11 @@ async fn leaving_before_the_context_reply_aborts_it() {
     assert!(left.elapsed() < Duration::from_secs(1));
     assert_eq!((state.kv_held, state.open_requests), (0, 0));
     assert_eq!(state.requests[0].disagg_request_id(), Some(ID));
+    // What was registered is gone too: the id can be used again.
+    let stream = leave_after(&context, &body, |state| state.context_requests == 2).await;
+    assert_eq!(context.state().duplicate_ids, 0);
+    drop(stream);
+    until(&context, "abort", |state| state.aborts == 2).await;
 }
 
 /// Sends a chat request and waits for a state of the engine; dropping what it
@@ -332,6 +339,16 @@ async fn ids_travel_as_a_buffer_when_asked() {
 }
 
 #[tokio::test]
+async fn a_context_step_that_streams_loses_its_handoff() {
+    let (context, _) = pair(Generation::G3, Generation::G3).await;
+    let leg = with(context_leg(&chat(), ID), json!({"stream": true}));
+    let reply = post(&context, CHAT, &leg).await;
+    assert!(reply.header("content-type").unwrap().starts_with("text/event-stream"));
+    assert!(!reply.text().contains("disaggregated_params"));
+    assert_eq!(context.state().kv_held, 1);
+}
+
+#[tokio::test]
 async fn roles_and_styles_are_kept_apart() {
     let (context, worker) = pair(Generation::G3, Generation::G3).await;
     let leg = context_leg(&chat(), ID);
@@ -355,7 +372,23 @@ async fn signatures_are_checked_when_there_is_a_key() {
     let leg = generation_leg(&chat(), &reply, &[]);
     let refused = post(&worker, CHAT, &leg).await;
     assert_eq!(refused.status, 400);
+    assert!(refused.text().contains("authentication"), "{}", refused.text());
     assert_eq!(context.state().kv_held, 1);
+    // A right signature gets as far as the pull, which this endpoint does not serve.
+    let worker = Engine::start(Config::new(Role::Generation).auth_key("secret")).await.unwrap();
+    let mut signed = leg.clone();
+    let params = &mut signed["disaggregated_params"];
+    params["ctx_info_endpoint"] = json!("tcp://10.0.0.5:37771");
+    params["encoded_opaque_state"] = json!("AAEC");
+    let digest = "c8630ed264cc1f1ddcb2b4506fdf769b993c9b69b5b9f761dfb7c36c39d2957c";
+    for (digest, passes) in [(digest.to_owned(), true), (digest.replace('c', "d"), false)] {
+        let header = format!("sha256={digest}");
+        let headers = [JSON, ("x-trtllm-disagg-auth", header.as_str())];
+        let body = signed.to_string();
+        let reply = post_bytes(&worker, CHAT, &headers, body.as_bytes()).await;
+        assert_eq!(reply.status, 400);
+        assert_eq!(reply.text().contains("KV transfer"), passes, "{}", reply.text());
+    }
     // The context leg and aggregated requests need none.
     assert_eq!(post(&worker, CHAT, &chat()).await.status, 200);
 }

@@ -2,8 +2,8 @@
 
 use super::tokens::{Answer, token_text};
 
-/// No answer is longer than this many tokens.
-pub(crate) const MAX_TOKENS: usize = 1 << 22;
+/// All answers to one request have no more tokens than this.
+pub(crate) const MAX_TOKENS: usize = 1 << 20;
 
 /// What shapes an answer, apart from the prompt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(crate) struct Want {
     pub(crate) stop_token_ids: Vec<i64>,
     pub(crate) include_stop: bool,
     pub(crate) mode: Mode,
+    /// How many answers the request asks for; they share the most there is.
+    pub(crate) answers: usize,
 }
 
 /// What kind of answer.
@@ -104,7 +106,7 @@ pub(crate) fn plan(prompt: &[i64], want: &Want, natural: usize, replay: &[i64]) 
         _ => natural.max(want.min_tokens),
     };
     let limit = want.max_tokens.unwrap_or(usize::MAX);
-    let count = wished.min(limit).clamp(1, MAX_TOKENS);
+    let count = wished.min(limit).clamp(1, (MAX_TOKENS / want.answers.max(1)).max(1));
     let mut finish = match &want.mode {
         _ if wished > limit || (want.ignore_eos && want.max_tokens.is_some()) => Finish::Length,
         Mode::Tool(_) => Finish::ToolCalls,
@@ -132,7 +134,7 @@ pub(crate) fn plan(prompt: &[i64], want: &Want, natural: usize, replay: &[i64]) 
             break;
         }
         let text = token_text(id);
-        let hit = stops.push(&text).filter(|_| at >= want.min_tokens);
+        let hit = (at >= want.min_tokens).then(|| stops.push(&text)).flatten();
         pieces.push(Piece { id, text, channel });
         if let Some((stop, cut)) = hit {
             if !want.include_stop {

@@ -33,7 +33,8 @@ pub struct Fault {
     pub status: Option<u16>,
     /// The body of that answer; without it an error object.
     pub body: Option<String>,
-    /// Headers added to the answer, whichever it is. `content-type` replaces the usual one.
+    /// Headers added to the answer, whichever it is. `content-type` replaces
+    /// the usual one; `content-length` and `transfer-encoding` are left out.
     pub headers: Vec<(String, String)>,
     /// Cuts the connection.
     pub cut: Option<Cut>,
@@ -94,7 +95,8 @@ pub enum CutAt {
     Reuse,
     /// `"head"`: after the request was read, before any work.
     Head,
-    /// `"body"`: after the work, the head and so many bytes of the body (`after_bytes`, default 0).
+    /// `"body"`: after the work, the head and so many bytes of the body
+    /// (`after_bytes`, default 0). A body that is not longer ends as usual.
     Body(u64),
 }
 
@@ -167,7 +169,7 @@ impl Faults {
     /// The newest fault for this request, used up by one. Faults of a
     /// connection (accept, reuse) are found only with `wanted`.
     pub(crate) fn take(&mut self, wanted: impl Fn(&Fault) -> bool) -> Option<Fault> {
-        let at = self.list.iter().rposition(|fault| wanted(fault))?;
+        let at = self.list.iter().rposition(wanted)?;
         let fault = self.list[at].clone();
         match &mut self.list[at].times {
             Some(0 | 1) => {

@@ -79,7 +79,7 @@ fn decodes_every_encoding_the_worker_guesses() {
         assert_eq!(decode(&bytes).as_deref(), Some(json), "{bytes:x?}");
     }
     assert_eq!(decode(b"\"\xed\xa0\xbd\"").as_deref(), Some("\"\u{fffd}\""));
-    for bytes in [&b"\"\xff\""[..], b"\"\xc3", b"{\0\"", b"\xff\xfe{"] {
+    for bytes in [&b"\"\xff\""[..], b"\"\xc3", b"{\0\"\0x", b"\xff\xfe{"] {
         assert_eq!(decode(bytes), None, "{bytes:x?}");
     }
 }
@@ -105,4 +105,5 @@ fn edits_by_path() {
     assert!(value.set("a", Value::Null).is_err());
     assert!(value.set("/d/e/f", Value::Null).is_err());
     assert!(value.remove("").is_err());
+    assert!(value.set(&"/a".repeat(65), Value::Null).is_err());
 }

@@ -15,6 +15,7 @@ use crate::answer::{Piece, Plan, StopReason, tokens};
 use crate::json::Value;
 use crate::release::Generation;
 use crate::schema::Ask;
+use std::sync::Arc;
 
 /// Everything a reply is made of.
 #[derive(Debug, Clone)]
@@ -25,7 +26,7 @@ pub(crate) struct Job {
     pub(crate) number: u64,
     pub(crate) created: u64,
     /// One for each choice, in order.
-    pub(crate) plans: Vec<Plan>,
+    pub(crate) plans: Vec<Arc<Plan>>,
     pub(crate) prompt_tokens: i64,
     pub(crate) cached_tokens: i64,
     /// `disaggregated_params` of the choice.
@@ -82,7 +83,7 @@ fn stop_reason(plan: &Plan) -> Value {
 }
 
 fn token_entry(token: &str, logprob: f64) -> Vec<(&'static str, Value)> {
-    let bytes = token.bytes().map(|b| Value::int(b)).collect();
+    let bytes = token.bytes().map(Value::int).collect();
     vec![("token", Value::str(token)), ("logprob", Value::Float(logprob)), ("bytes", Value::Arr(bytes))]
 }
 

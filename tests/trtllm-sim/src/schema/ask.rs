@@ -62,8 +62,9 @@ pub(crate) struct Params {
     pub(crate) raw: Value,
 }
 
-/// Most answers to one request.
+/// Most answers to one prompt, and most prompts of one request.
 const MAX_CHOICES: usize = 64;
+const MAX_PROMPTS: usize = 1_024;
 
 /// Reads a body that passed the validator.
 pub(crate) fn read(endpoint: Endpoint, body: &Value) -> Result<Ask, Fail> {
@@ -88,17 +89,22 @@ pub(crate) fn read(endpoint: Endpoint, body: &Value) -> Result<Ask, Fail> {
         Endpoint::Chat => flag("logprobs").then(|| number("top_logprobs").unwrap_or(0).max(1)),
         Endpoint::Completions => number("logprobs").filter(|n| *n > 0),
     };
+    if prompts.len() > MAX_PROMPTS {
+        return Err(Fail::Engine(format!("more than {MAX_PROMPTS} prompts")));
+    }
     let n = number("n").unwrap_or(1).clamp(1, MAX_CHOICES as i128);
+    let n = usize::try_from(n).unwrap_or(1);
+    let answers = n * prompts.len();
     Ok(Ask {
         endpoint,
         model: text(body, "model").unwrap_or_default().to_owned(),
         stream,
         usage_chunk: options.is_some() && option("include_usage", true),
         usage_always: option("continuous_usage_stats", false),
-        n: usize::try_from(n).unwrap_or(1),
+        n,
         prompts,
         echo,
-        want: want(endpoint, body),
+        want: Want { answers, ..want(endpoint, body) },
         logprobs: logprobs.map(|n| usize::try_from(n.min(20)).unwrap_or(1)),
         detokenize: endpoint == Endpoint::Chat || body.get("detokenize").is_none() || flag("detokenize"),
         params,
@@ -146,6 +152,7 @@ fn want(endpoint: Endpoint, body: &Value) -> Want {
             Endpoint::Chat => chat_mode(body),
             Endpoint::Completions => Mode::Text,
         },
+        answers: 1,
     }
 }
 

@@ -163,8 +163,10 @@ pub(crate) fn kind(kind: Kind, value: &Value, place: &str, report: &mut Report) 
             Value::Arr(items) if items.iter().all(|item| item.as_str().is_some()) => None,
             _ => Some(TEXT),
         },
-        Kind::Ints => return each(value, place, report, Kind::Int),
-        Kind::Texts => return each(value, place, report, Kind::Text),
+        Kind::Ints => return each(value, place, report, |item| coerce::int(item).err()),
+        Kind::Texts => {
+            return each(value, place, report, |item| item.as_str().is_none().then_some(TEXT));
+        }
         Kind::List => value.as_arr().is_none().then_some(LIST),
         Kind::Documents => match value.as_arr() {
             None => Some(LIST),
@@ -201,12 +203,16 @@ const TEXT: coerce::Issue = ("string_type", "Input should be a valid string");
 const LIST: coerce::Issue = ("list_type", "Input should be a valid list");
 const DICT: coerce::Issue = ("dict_type", "Input should be a valid dictionary");
 
-fn each(value: &Value, place: &str, report: &mut Report, item_kind: Kind) {
+/// Checks the items of a list. There can be hundreds of thousands, so their
+/// places are put into words only when needed.
+fn each(value: &Value, place: &str, report: &mut Report, issue: impl Fn(&Value) -> Option<coerce::Issue>) {
     let Some(items) = value.as_arr() else {
         report.add(LIST.0, place, LIST.1, value);
         return;
     };
     for (at, item) in items.iter().enumerate() {
-        kind(item_kind, item, &format!("{place}, {at}"), report);
+        if let Some((kind, message)) = issue(item) {
+            report.add(kind, &format!("{place}, {at}"), message, item);
+        }
     }
 }

@@ -4,8 +4,8 @@ use crate::json::{Value, repr};
 use crate::release::Generation;
 use crate::schema::{Endpoint, Fail};
 
-/// No report is longer than this; the real one has no limit, but one request
-/// body is the most that is ever worth quoting.
+/// Once a report is longer than this, further objections are only counted. The
+/// real one has no limit; one request body is the most worth quoting.
 const MAX_TEXT: usize = 64 << 20;
 
 /// Objections to one body.
@@ -14,23 +14,29 @@ pub(crate) struct Report {
     pub(crate) generation: Generation,
     endpoint: Endpoint,
     items: Vec<String>,
+    /// All objections, and the length of those in the list.
+    count: usize,
+    length: usize,
 }
 
 impl Report {
     pub(crate) fn new(generation: Generation, endpoint: Endpoint) -> Self {
-        Self { generation, endpoint, items: Vec::new() }
+        Self { generation, endpoint, items: Vec::new(), count: 0, length: 0 }
     }
 
     /// Adds an objection. `place` is a comma list of literals, as in `'body', 'n'`.
     pub(crate) fn add(&mut self, kind: &str, place: &str, message: &str, input: &Value) {
+        self.count += 1;
+        if self.length > MAX_TEXT {
+            return;
+        }
         let comma = if place.contains(", ") { "" } else { "," };
         let mut item = format!("{{'type': '{kind}', 'loc': ({place}{comma}), 'msg': ");
         repr(&Value::str(message), &mut item);
         item.push_str(", 'input': ");
-        if item.len() < MAX_TEXT {
-            repr(input, &mut item);
-        }
+        repr(input, &mut item);
         item.push('}');
+        self.length += item.len();
         self.items.push(item);
     }
 
@@ -50,7 +56,7 @@ impl Report {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.items.is_empty()
+        self.count == 0
     }
 
     /// The 400, when there is anything to object to.
@@ -59,13 +65,13 @@ impl Report {
     /// place in the worker's source and the route. Which release came with
     /// which is an estimate.
     pub(crate) fn finish(self) -> Result<(), Fail> {
-        if self.items.is_empty() {
+        if self.count == 0 {
             return Ok(());
         }
         if self.generation < Generation::G3 {
             return Err(Fail::Schema(format!("[{}]", self.items.join(", "))));
         }
-        let count = self.items.len();
+        let count = self.count;
         let plural = if count == 1 { "" } else { "s" };
         let (function, path) = match self.endpoint {
             Endpoint::Chat => ("openai_chat", "/v1/chat/completions"),

@@ -2,6 +2,7 @@
 
 use super::inference::{Outcome, now};
 use super::respond;
+use super::stream::{Pace, Writer};
 use super::work::Work;
 use crate::answer::{Channel, Finish, Piece, Plan, plan, tokens};
 use crate::config::Role;
@@ -89,9 +90,17 @@ pub(super) async fn run(shared: &Arc<Shared>, ask: Ask, fault: &Fault, mut work:
         params: Some(reply::handoff(shared.generation, &given)),
         prompt_ids: true,
         replayed: None,
-        plans: vec![plan],
+        plans: vec![Arc::new(plan)],
         ask,
     };
+    if job.ask.stream {
+        // A context step that is asked to stream does so, and its handoff is lost.
+        work.keep();
+        let pace = Pace::default();
+        let writer = Writer::new(shared, job, pace, fault, work);
+        let body = SimBody::stream(true, |sender| writer.run(sender));
+        return Ok(respond::answer(200, respond::EVENTS, body));
+    }
     let reply = edited(reply::whole(&job), fault)?;
     if !terminal {
         // From here on the KV stays when the request goes.

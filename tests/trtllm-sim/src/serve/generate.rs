@@ -4,7 +4,7 @@ use super::context::{edited, silent};
 use super::inference::{Outcome, now};
 use super::respond;
 use super::route::Call;
-use super::stream::{self, Pace};
+use super::stream::{Pace, Writer};
 use super::work::{Phase, Work};
 use crate::answer::plan;
 use crate::answer::tokens;
@@ -66,8 +66,8 @@ pub(super) async fn run(shared: &Arc<Shared>, ask: Ask, fault: &Fault, mut work:
         coalesce: config.coalesce,
     };
     if job.ask.stream {
-        let writer =
-            stream::Writer { shared: Arc::clone(shared), job, pace, fault: fault.clone(), work, late };
+        let mut writer = Writer::new(shared, job, pace, fault, work);
+        writer.late = late;
         let body = SimBody::stream(!config.coalesce, |sender| writer.run(sender));
         return Ok(respond::answer(200, respond::EVENTS, body));
     }
@@ -77,7 +77,8 @@ pub(super) async fn run(shared: &Arc<Shared>, ask: Ask, fault: &Fault, mut work:
     }
     let tokens = job.plans.iter().map(|plan| plan.pieces.len()).max();
     let gaps = u32::try_from(tokens.unwrap_or(1).saturating_sub(1)).unwrap_or(u32::MAX);
-    tokio::time::sleep(pace.first + pace.gap.saturating_mul(gaps)).await;
+    let all = pace.first.saturating_add(pace.gap.saturating_mul(gaps));
+    tokio::time::sleep(all).await;
     if fault.error_after_tokens.is_some() {
         work.done();
         return Err(Fail::Engine("the engine failed".into()));
@@ -126,7 +127,7 @@ fn job(shared: &Shared, ask: Ask) -> Job {
     };
     let plans = ask.prompts.iter().flat_map(|prompt| {
         let plan = plan(prompt, &ask.want, shared.config.tokens, replay);
-        std::iter::repeat_n(plan, ask.n)
+        std::iter::repeat_n(Arc::new(plan), ask.n)
     });
     let plans = plans.collect();
     let prompt: usize = ask.prompts.iter().map(Vec::len).sum();

@@ -4,7 +4,7 @@ use crate::http1::SimBody;
 use crate::json::{Value, text};
 use crate::schema::Fail;
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, SERVER};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, SERVER, TRANSFER_ENCODING};
 use http::{Response, StatusCode};
 
 pub(super) const JSON: &str = "application/json";
@@ -54,11 +54,15 @@ pub(super) fn failed(fail: &Fail) -> Response<SimBody> {
     }
 }
 
-/// Adds headers; a content type replaces the one there. What is no header is left out.
+/// Adds headers; a content type replaces the one there. What is no header is
+/// left out, and so is what frames the message: a cut breaks the framing better.
 pub(super) fn add_headers(response: &mut Response<SimBody>, headers: &[(String, String)]) {
     for (name, value) in headers {
         let name = HeaderName::from_bytes(name.as_bytes());
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
+            if name == CONTENT_LENGTH || name == TRANSFER_ENCODING {
+                continue;
+            }
             if name == CONTENT_TYPE {
                 response.headers_mut().insert(name, value);
             } else {

@@ -76,8 +76,9 @@ pub(crate) async fn handle(
         });
     }
     let mut call = Call { method: parts.method, path, headers: parts.headers, body, fault: Vec::new() };
-    if let Some(json) = call.header(FAULT_HEADER) {
-        match Fault::from_json(json) {
+    if let Some(value) = call.headers.get(FAULT_HEADER) {
+        let json = value.to_str().map_err(|_| "not visible ASCII".to_owned());
+        match json.and_then(Fault::from_json) {
             Ok(fault) => call.fault = fault,
             Err(error) => {
                 let message = format!("{FAULT_HEADER}: {error}");

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How fast tokens come.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pace {
     pub(super) first: Duration,
     pub(super) gap: Duration,
@@ -25,11 +25,11 @@ const WRITE: usize = 16 << 10;
 
 /// One streaming answer at work.
 pub(super) struct Writer {
-    pub(super) shared: Arc<Shared>,
-    pub(super) job: Job,
-    pub(super) pace: Pace,
-    pub(super) fault: Fault,
-    pub(super) work: Work,
+    shared: Arc<Shared>,
+    job: Job,
+    pace: Pace,
+    fault: Fault,
+    work: Work,
     /// The KV is pulled only now, after the head.
     pub(super) late: bool,
 }
@@ -43,6 +43,10 @@ enum Stop {
 }
 
 impl Writer {
+    pub(super) fn new(shared: &Arc<Shared>, job: Job, pace: Pace, fault: &Fault, work: Work) -> Self {
+        Self { shared: Arc::clone(shared), job, pace, fault: fault.clone(), work, late: false }
+    }
+
     /// Writes the whole stream. Dropped before that, the client has left.
     pub(super) async fn run(mut self, sender: Sender) {
         let mut out = Out { sender, held: String::new(), coalesce: self.pace.coalesce };
