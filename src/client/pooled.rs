@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Extensions, Request, Response};
+use http::{Extensions, Request, Response, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper_util::{
@@ -68,7 +68,9 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> HttpFuture {
+    fn call(&mut self, mut request: Request<B>) -> HttpFuture {
+        // whatever the client's own request came in
+        *request.version_mut() = Version::HTTP_11;
         HttpFuture(self.client.request(request))
     }
 }

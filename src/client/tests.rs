@@ -126,6 +126,16 @@ async fn a_version_1_0_reply_becomes_1_1() {
 }
 
 #[tokio::test]
+async fn requests_of_any_version_go_out_as_1_1() {
+    for version in [Version::HTTP_10, Version::HTTP_2] {
+        let (url, _seen) = worker(vec![&[OK]]).await;
+        let mut request = post(&url);
+        *request.version_mut() = version;
+        assert_eq!(client().oneshot(request).await.unwrap().status(), StatusCode::OK);
+    }
+}
+
+#[tokio::test]
 async fn redirects_are_not_followed() {
     let (url, _seen) = worker(vec![&["HTTP/1.1 307 x\r\nlocation: /y\r\ncontent-length: 0\r\n\r\n"]]).await;
     let reply = client().oneshot(post(&url)).await.unwrap();

@@ -335,6 +335,34 @@ mod sockets {
     }
 
     #[tokio::test]
+    async fn http_2() {
+        use http_body_util::Empty;
+        use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+
+        let (address, mut called) = worker().await;
+        let running = sidecar(address, &["--drain-timeout", "10ms"]).await;
+        let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http::<Empty<Bytes>>();
+        let url: http::Uri = format!("http://{}/v1/stream", running.data).parse().unwrap();
+        let mut replies = Vec::new();
+        for _ in 0..2 {
+            let (reply, worker) = tokio::join!(client.get(url.clone()), called.recv());
+            let (mut reply, worker) = (reply.unwrap(), worker.unwrap());
+            worker.send("one").unwrap();
+            let frame = reply.body_mut().frame().await.unwrap().unwrap();
+            assert_eq!(frame.into_data().unwrap(), "one");
+            replies.push((reply, worker));
+        }
+        let (mut cut, held) = replies.pop().unwrap();
+        let (mut whole, worker) = replies.pop().unwrap();
+        drop(worker);
+        assert!(whole.body_mut().frame().await.is_none_or(|frame| frame.is_ok()));
+        running.handle.drain();
+        assert_eq!(running.outcome.await.unwrap(), Outcome::Cut);
+        assert!(cut.body_mut().frame().await.unwrap().is_err(), "visibly incomplete");
+        drop(held);
+    }
+
+    #[tokio::test]
     async fn the_admin_port() {
         let (address, _called) = worker().await;
         let running = sidecar(address, &["--drain-grace", "60s"]).await;
