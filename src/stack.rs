@@ -106,11 +106,6 @@ impl Assembly {
         &self.settler
     }
 
-    /// What is known of the workers.
-    pub(crate) fn releases(&self) -> &Releases {
-        &self.releases
-    }
-
     /// The client for questions to workers.
     pub(crate) fn questions(&self) -> HttpClient<LegBody> {
         self.questions.clone()

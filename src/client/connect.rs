@@ -14,6 +14,10 @@ use tower_service::Service;
 
 use super::track::Tracked;
 
+/// What the kernel may hold of a reply that nobody reads yet. Left to itself it goes up to many MiB for a reader that
+/// was quick at first, and a worker would go on producing for a client that has stopped reading.
+const RECEIVE_BUFFER: usize = 512 << 10;
+
 /// Makes connections to workers: name resolution and connecting together within one time, without delay for small
 /// writes.
 #[derive(Debug, Clone)]
@@ -26,6 +30,7 @@ impl Connector {
     pub(super) fn new(timeout: Duration) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.set_nodelay(true);
+        tcp.set_recv_buffer_size(Some(RECEIVE_BUFFER));
         Self { tcp, timeout }
     }
 }

@@ -130,6 +130,14 @@ impl<P: VersionProbe> GenerationGateLayer<P> {
         Err(GenerationError::new(GenerationErrorKind::UnsupportedEngine).with_message(message))
     }
 
+    /// The release, asked for when it is not known; `None` when there is no telling yet.
+    pub(crate) async fn settled(&self) -> Option<Engine> {
+        if self.releases.local().is_none() {
+            let _ = self.hear().await;
+        }
+        self.releases.local()
+    }
+
     /// Asks once. What a worker answers that is still loading does not last.
     async fn hear(&self) -> Result<Engine, BoxError> {
         let answer = probe::ask(self.probe.clone(), &self.authority).await?;

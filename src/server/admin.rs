@@ -77,41 +77,37 @@ impl Admin {
         if state.phases.now() > Phase::Serving {
             return Readiness::Not("draining\n");
         }
-        match state.assembly.releases().local() {
-            None => return Readiness::Not("the generation worker has not answered yet\n"),
-            Some(engine) if !engine.is_supported() => {
-                return Readiness::Not("the release of the generation worker is not supported\n");
-            }
-            Some(_) => {}
-        }
         let mut heard = state.heard.lock().await;
         if let Some((readiness, at)) = *heard
             && at.elapsed() < HEALTH_TIME
         {
             return readiness;
         }
-        let readiness = self.ask().await;
+        let asked = tokio::time::timeout(HEALTH_TIME, self.ask()).await;
+        let readiness = asked.unwrap_or(Readiness::Not("the generation worker did not answer in time\n"));
         *heard = Some((readiness, Instant::now()));
         readiness
     }
 
+    /// Asks the generation worker for its release, unless that is known, and for its health.
     async fn ask(&self) -> Readiness {
+        match self.0.assembly.generation_gate().settled().await {
+            None => return Readiness::Not("the generation worker has not answered yet\n"),
+            Some(engine) if !engine.is_supported() => {
+                return Readiness::Not("the release of the generation worker is not supported\n");
+            }
+            Some(_) => {}
+        }
         let mut request = Request::new(LegBody::empty());
         *request.uri_mut() = self.0.health.clone();
-        let asked = async {
-            let reply = self.0.assembly.questions().oneshot(request).await.ok()?;
-            let status = reply.status();
-            // read, so that the worker is not cut off while it answers
-            let body = http_body_util::Limited::new(reply.into_body(), 64 << 10);
-            let _ = body.collect().await;
-            Some(status)
+        let Ok(reply) = self.0.assembly.questions().oneshot(request).await else {
+            return Readiness::Not("the generation worker cannot be reached\n");
         };
-        match tokio::time::timeout(HEALTH_TIME, asked).await {
-            Ok(Some(status)) if status.is_success() => Readiness::Ready,
-            Ok(Some(_)) => Readiness::Not("the generation worker is not healthy\n"),
-            Ok(None) => Readiness::Not("the generation worker cannot be reached\n"),
-            Err(_) => Readiness::Not("the generation worker did not answer in time\n"),
-        }
+        let healthy = reply.status().is_success();
+        // read, so that the worker is not cut off while it answers
+        let body = http_body_util::Limited::new(reply.into_body(), 64 << 10);
+        let _ = body.collect().await;
+        if healthy { Readiness::Ready } else { Readiness::Not("the generation worker is not healthy\n") }
     }
 }
 
