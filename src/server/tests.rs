@@ -266,13 +266,18 @@ mod sockets {
     }
 
     async fn sidecar(generation: SocketAddr, flags: &[&str]) -> Running {
+        start(generation, &[&["--engine-version", "1.3.0rc24"], flags].concat()).await
+    }
+
+    /// One that asks the worker for its release.
+    async fn sidecar_asking(generation: SocketAddr) -> Running {
+        start(generation, &[]).await
+    }
+
+    async fn start(generation: SocketAddr, flags: &[&str]) -> Running {
         let url = format!("http://{generation}");
-        let own = [
-            ["--listen", "127.0.0.1:0"],
-            ["--admin-listen", "127.0.0.1:0"],
-            ["--generation-url", &url],
-            ["--engine-version", "1.3.0rc24"],
-        ];
+        let own =
+            [["--listen", "127.0.0.1:0"], ["--admin-listen", "127.0.0.1:0"], ["--generation-url", &url]];
         let config = Config::from_args(own.as_flattened().iter().chain(flags)).unwrap();
         let sidecar = Sidecar::bind(config).await.unwrap();
         let (data, admin, handle) = (sidecar.data_addr(), sidecar.admin_addr(), sidecar.handle());
@@ -388,6 +393,52 @@ mod sockets {
         );
         running.handle.cut();
         assert_eq!(running.outcome.await.unwrap(), Outcome::Complete, "nothing was running");
+    }
+
+    /// A generation worker that answers `/version` and `/health` as it is told, each with a status.
+    async fn healthy_worker(version: (u16, &'static str), health: u16) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            loop {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                tokio::spawn(async move {
+                    let asked = head(&mut socket).await;
+                    let (status, body) =
+                        if asked.starts_with("GET /version ") { version } else { (health, "") };
+                    let length = body.len();
+                    let text = format!("HTTP/1.1 {status} x\r\ncontent-length: {length}\r\n\r\n{body}");
+                    socket.write_all(text.as_bytes()).await.unwrap();
+                });
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn readiness_follows_the_generation_worker_and_liveness_does_not() {
+        let new = (200, r#"{"version":"1.3.0rc24"}"#);
+        for (version, health, status, text) in [
+            (new, 200, 200, "ready"),
+            (new, 503, 503, "not healthy"),
+            ((200, r#"{"version":"1.2.0"}"#), 200, 503, "not supported"),
+            ((404, ""), 200, 200, "ready"),
+            ((503, ""), 200, 503, "not answered yet"),
+        ] {
+            let address = healthy_worker(version, health).await;
+            let running = sidecar_asking(address).await;
+            let mut live = get(running.admin, "GET /livez").await;
+            assert!(head(&mut live).await.starts_with("HTTP/1.1 200"));
+            let mut ready = get(running.admin, "GET /readyz").await;
+            assert!(
+                head(&mut ready).await.starts_with(&format!("HTTP/1.1 {status}")),
+                "{version:?} {health:?}"
+            );
+            running.handle.drain();
+            let body = rest(ready).await;
+            assert!(body.contains(text), "{version:?} {health:?}: {body}");
+            running.outcome.await.unwrap();
+        }
     }
 
     #[tokio::test]
