@@ -10,7 +10,7 @@ use http::{Request, Response, uri::Authority};
 use tower_disagg::{
     error::BoxError,
     leg::{LegBody, LegError, LegErrorKind},
-    trtllm::Engine,
+    trtllm::{Engine, SUPPORTED},
 };
 use tower_layer::Layer;
 use tower_service::Service;
@@ -76,8 +76,12 @@ where
             let Some(authority) = request.uri().authority().cloned() else {
                 return inner.call(request).await;
             };
-            if !gate.engine(&authority).await?.is_supported() {
-                return Err(LegError::new(LegErrorKind::UnsupportedEngine).into());
+            let engine = gate.engine(&authority).await?;
+            if !engine.is_supported() {
+                let message = format!(
+                    "the context worker is of release {engine}, which cannot hand a request over: {SUPPORTED} can"
+                );
+                return Err(LegError::new(LegErrorKind::UnsupportedEngine).with_message(message).into());
             }
             let result = inner.call(request).await;
             if let Err(error) = &result
