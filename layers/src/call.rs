@@ -52,7 +52,7 @@ where
                 StateProj::Waiting { service, request } => {
                     ready!(service.poll_ready(cx))?;
                     let Some(request) = request.take() else {
-                        // Polled again after a readiness error, which futures need not allow.
+                        // The call panicked, and the future is polled all the same.
                         return Poll::Pending;
                     };
                     let future = service.call(request);
@@ -72,3 +72,6 @@ impl<S, R, F> fmt::Debug for CallWhenReady<S, R, F> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
 
-use super::{CHAT, plain, request, rig, rig_of, text_of, told, values, watched, whole};
+use super::{CHAT, request, rig, rig_of, text_of, told, values, watched, whole};
 use crate::test_util::ScriptedBody;
 
 /// What a worker reads as handoff fields, in every way in which it does.
