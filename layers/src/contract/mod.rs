@@ -67,8 +67,9 @@ mod future;
 mod layer;
 mod refuse;
 mod service;
+mod upload;
 
-pub(crate) use self::decide::unread;
+pub(crate) use self::upload::Upload;
 use crate::body::EitherBody;
 
 pub use self::{

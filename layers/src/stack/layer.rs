@@ -28,6 +28,7 @@ pub struct HandoffLayer<L, M = RandomIds> {
     context: ContextLayer<L>,
     generation: GenerationLayer,
     max_body: u64,
+    body_timeout: Option<Duration>,
     budget: BufferBudget,
 }
 
@@ -48,6 +49,7 @@ impl<L> HandoffLayer<L> {
             context: ContextLayer::new(leg).settle(Settler::new(Duration::from_secs(30))),
             generation: GenerationLayer::new(),
             max_body: ContractLayer::<()>::DEFAULT_MAX_BODY,
+            body_timeout: None,
             budget: BufferBudget::unlimited(),
         }
     }
@@ -56,8 +58,9 @@ impl<L> HandoffLayer<L> {
 impl<L, M> HandoffLayer<L, M> {
     /// Takes ids from `maker`; see [`MintLayer::new`].
     pub fn ids<N>(self, maker: N) -> HandoffLayer<L, N> {
-        let Self { cancel, contract, context, generation, max_body, budget, .. } = self;
-        HandoffLayer { cancel, contract, mint: MintLayer::new(maker), context, generation, max_body, budget }
+        let Self { cancel, contract, mint: _, context, generation, max_body, body_timeout, budget } = self;
+        let mint = MintLayer::new(maker);
+        HandoffLayer { cancel, contract, mint, context, generation, max_body, body_timeout, budget }
     }
 
     /// Finishes handoffs that nobody waits for any more by `settler`; see [`ContextLayer::settle`].
@@ -82,6 +85,7 @@ impl<L, M> HandoffLayer<L, M> {
     /// Refuses bodies that take longer than `timeout`; see [`ContractLayer::body_timeout`].
     pub fn body_timeout(mut self, timeout: Duration) -> Self {
         self.contract = self.contract.body_timeout(timeout);
+        self.body_timeout = Some(timeout);
         self
     }
 
@@ -124,6 +128,10 @@ impl<S: Clone, L: Clone, M> Layer<S> for HandoffLayer<L, M> {
 
     fn layer(&self, client: S) -> Self::Service {
         let passthrough = Passthrough::new(client.clone(), self.max_body, self.budget.clone());
+        let passthrough = match self.body_timeout {
+            Some(timeout) => passthrough.body_timeout(timeout),
+            None => passthrough,
+        };
         let generation = self.generation.layer(client);
         let context = self.context.layer(TerminalLayer::new().layer(generation));
         let contract = self.contract.clone().passthrough(passthrough).layer(self.mint.layer(context));

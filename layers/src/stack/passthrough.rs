@@ -3,6 +3,7 @@ use std::{
     future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -11,9 +12,9 @@ use http_body::Body;
 use tower_service::Service;
 
 use crate::{
-    buffer::{BufferBudget, Collect},
+    buffer::BufferBudget,
     call::CallWhenReady,
-    contract::{PassthroughBody, unread},
+    contract::{PassthroughBody, Upload},
     error::BoxError,
     leg::{
         LegBody,
@@ -27,12 +28,20 @@ pub struct Passthrough<S> {
     inner: S,
     limit: u64,
     budget: BufferBudget,
+    timeout: Option<Duration>,
 }
 
 impl<S> Passthrough<S> {
     /// Reads bodies of up to `limit` bytes, counted against `budget`.
     pub fn new(inner: S, limit: u64, budget: BufferBudget) -> Self {
-        Self { inner, limit, budget }
+        Self { inner, limit, budget, timeout: None }
+    }
+
+    /// Refuses bodies that are not complete after `timeout`. Without it they may take for ever. It needs a tokio
+    /// runtime with time.
+    pub fn body_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
     }
 }
 
@@ -61,8 +70,8 @@ where
                 State::Called { response: CallWhenReady::new(inner, Request::from_parts(parts, body)) }
             }
             Err(body) => {
-                let body = Collect::new(body, self.limit, &self.budget);
-                State::Body { body, limit: self.limit, then: Some((parts, inner)) }
+                let body = Upload::new(body, self.limit, &self.budget, self.timeout);
+                State::Body { body, then: Some((parts, inner)) }
             }
         };
         PassthroughFuture { state }
@@ -80,8 +89,7 @@ pub struct PassthroughFuture<B, S, F> {
 enum State<B, S, F> {
     Body {
         #[pin]
-        body: Collect<B>,
-        limit: u64,
+        body: Upload<B>,
         then: Option<(Parts, S)>,
     },
     Called {
@@ -104,8 +112,8 @@ where
         let mut this = self.project();
         loop {
             match this.state.as_mut().project() {
-                StateProj::Body { body, limit, then } => {
-                    let body = ready!(body.poll(cx)).map_err(|error| unread(error, *limit))?;
+                StateProj::Body { body, then } => {
+                    let body = ready!(body.poll(cx))?;
                     let Some((parts, inner)) = then.take() else { return Poll::Pending };
                     let request = Request::from_parts(parts, LegBody::from(body));
                     this.state.set(State::Called { response: CallWhenReady::new(inner, request) });
