@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response, request::Parts};
+use http::{Request, Response, Version, request::Parts};
 use http_body::Body;
 use tower_service::Service;
 
@@ -64,6 +64,8 @@ where
     fn call(&mut self, request: Request<PassthroughBody<B>>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
         strip_request(&mut parts.headers);
+        // A version is that of one connection, too: clients refuse to send HTTP/2 over a connection that is not.
+        parts.version = Version::default();
         let inner = self.inner.clone();
         let state = match body.into_inner() {
             Ok(body) => {
