@@ -14,6 +14,7 @@ use tower_service::Service;
 /// Layers that wait for something slow before they call their inner service (an upload, a context leg) hold a clone of
 /// it here and reserve nothing until then. The service that was driven to readiness is the one that is called.
 #[pin_project::pin_project]
+#[must_use = "futures do nothing unless polled"]
 pub(crate) struct CallWhenReady<S, R, F> {
     #[pin]
     state: State<S, R, F>,

@@ -1,5 +1,7 @@
 //! Holds what depends on what: no layer uses another one, and the library stays light.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests, in a file that has nothing else")]
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,

@@ -71,7 +71,7 @@ fn bounds_of_a_length_pass() {
     let mut hint = SizeHint::new();
     hint.set_lower(3);
     hint.set_upper(9);
-    for (body, _) in both(|| ScriptedBody::new().claim_size(hint.clone())) {
+    for (body, _) in both(|| ScriptedBody::new().claim_size(hint)) {
         assert_eq!((body.size_hint().lower(), body.size_hint().upper()), (3, Some(9)));
     }
     for (body, _) in both(ScriptedBody::new) {

@@ -21,6 +21,7 @@ use crate::{
 
 /// The future of [`Contract`](super::Contract).
 #[pin_project::pin_project]
+#[must_use = "futures do nothing unless polled"]
 pub struct ContractFuture<B, S, P, F, G> {
     #[pin]
     state: State<B, S, P, F, G>,

@@ -17,6 +17,7 @@ use crate::{
 
 /// Reads the body of a client's request whole, up to a cap and a deadline. Dropping it drops the body.
 #[pin_project::pin_project]
+#[must_use = "futures do nothing unless polled"]
 pub(crate) struct Upload<B> {
     #[pin]
     body: Collect<B>,

@@ -82,6 +82,7 @@ where
 
 /// The future of [`Passthrough`].
 #[pin_project::pin_project]
+#[must_use = "futures do nothing unless polled"]
 pub struct PassthroughFuture<B, S, F> {
     #[pin]
     state: State<B, S, F>,

@@ -55,15 +55,13 @@ fn a_context_reply_commits_it() {
 
 #[test]
 fn one_that_is_terminal_holds_nothing() {
-    for reason in ["stop"] {
-        let settler = Settler::off();
-        let Verdict::Terminal(handoff) = primed(reason, &settler).judge() else {
-            panic!("{reason}: no generation leg may follow")
-        };
-        assert_eq!(settler.counts(), counts(|counts| counts.released = 1));
-        drop(handoff);
-        assert_eq!(settler.counts(), counts(|counts| counts.released = 1));
-    }
+    let settler = Settler::off();
+    let Verdict::Terminal(handoff) = primed("stop", &settler).judge() else {
+        panic!("no generation leg may follow")
+    };
+    assert_eq!(settler.counts(), counts(|counts| counts.released = 1));
+    drop(handoff);
+    assert_eq!(settler.counts(), counts(|counts| counts.released = 1));
 }
 
 #[test]
