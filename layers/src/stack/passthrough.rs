@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response, Version, request::Parts};
+use http::{Request, Response, Uri, Version, request::Parts};
 use http_body::Body;
 use tower_service::Service;
 
@@ -19,6 +19,7 @@ use crate::{
     leg::{
         LegBody,
         headers::{strip_request, strip_response},
+        target,
     },
 };
 
@@ -26,6 +27,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Passthrough<S> {
     inner: S,
+    origin: Option<Uri>,
     limit: u64,
     budget: BufferBudget,
     timeout: Option<Duration>,
@@ -34,13 +36,19 @@ pub struct Passthrough<S> {
 impl<S> Passthrough<S> {
     /// Reads bodies of up to `limit` bytes, counted against `budget`.
     pub fn new(inner: S, limit: u64, budget: BufferBudget) -> Self {
-        Self { inner, limit, budget, timeout: None }
+        Self { inner, origin: None, limit, budget, timeout: None }
     }
 
     /// Refuses bodies that are not complete after `timeout`. Without it they may take for ever. It needs a tokio
     /// runtime with time.
-    pub fn body_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
+    pub fn body_timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sends requests to this scheme and authority. Without it they carry the client's path and query alone.
+    pub fn to(mut self, origin: Option<Uri>) -> Self {
+        self.origin = origin;
         self
     }
 }
@@ -66,6 +74,9 @@ where
         strip_request(&mut parts.headers);
         // A version is that of one connection, too: clients refuse to send HTTP/2 over a connection that is not.
         parts.version = Version::default();
+        if let Some(path) = parts.uri.path_and_query() {
+            parts.uri = target(self.origin.as_ref(), path.clone());
+        }
         let inner = self.inner.clone();
         let state = match body.into_inner() {
             Ok(body) => {

@@ -33,7 +33,11 @@ mod assert;
 mod body;
 mod leg;
 mod probe;
+#[cfg(test)]
+mod recorder;
 
+#[cfg(test)]
+pub(crate) use self::recorder::Recorded;
 pub use self::{
     assert::{assert_body_traits, assert_future_traits, assert_layer_traits, assert_service_traits},
     body::{ScriptHandle, ScriptedBody},

@@ -145,12 +145,12 @@ fn engines_and_generation_to() {
         let usage = &json(sent)["disaggregated_params"]["ctx_usage"];
         assert_eq!(usage.is_object(), told, "{usage}");
     }
-    // Only for generation requests: others are left to the client.
+    // What passes through goes to the same place.
     let mut rig = rig_of(|layer| layer.generation_to(origin));
     assert_pending!(
-        task::spawn(rig.service.call(request(Method::GET, "/v1/models", &[], ScriptedBody::new()))).poll()
+        task::spawn(rig.service.call(request(Method::GET, "/v1/models?a", &[], ScriptedBody::new()))).poll()
     );
-    assert_eq!(rig.client_request().0.uri(), "/v1/models");
+    assert_eq!(rig.client_request().0.uri(), "http://gen:8001/v1/models?a");
 }
 
 #[test]
