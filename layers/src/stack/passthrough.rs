@@ -15,7 +15,7 @@ use crate::{
     buffer::BufferBudget,
     call::CallWhenReady,
     contract::{PassthroughBody, Upload},
-    error::BoxError,
+    error::{BoxError, ContractError, ContractErrorKind},
     leg::{
         LegBody,
         headers::{strip_request, strip_response},
@@ -24,6 +24,9 @@ use crate::{
 };
 
 /// Sends requests that are not handed off to a client made for legs: reads their bodies first.
+///
+/// Where they go is for this side to say, so an address that the client wrote into its request is left out, and a
+/// CONNECT, which has nothing else, is refused (501, `unsupported_endpoint`).
 #[derive(Debug, Clone)]
 pub struct Passthrough<S> {
     inner: S,
@@ -74,9 +77,10 @@ where
         strip_request(&mut parts.headers);
         // A version is that of one connection, too: clients refuse to send HTTP/2 over a connection that is not.
         parts.version = Version::default();
-        if let Some(path) = parts.uri.path_and_query() {
-            parts.uri = target(self.origin.as_ref(), path.clone());
-        }
+        let Some(path) = parts.uri.path_and_query() else {
+            return PassthroughFuture { state: State::Refused { error: Some(no_tunnels()) } };
+        };
+        parts.uri = target(self.origin.as_ref(), path.clone());
         let inner = self.inner.clone();
         let state = match body.into_inner() {
             Ok(body) => {
@@ -91,6 +95,11 @@ where
     }
 }
 
+/// A CONNECT names no path but an address, which the client service would connect to.
+fn no_tunnels() -> ContractError {
+    ContractError::new(ContractErrorKind::UnsupportedEndpoint).with_message("CONNECT is not served here")
+}
+
 /// The future of [`Passthrough`].
 #[pin_project::pin_project]
 #[must_use = "futures do nothing unless polled"]
@@ -101,6 +110,9 @@ pub struct PassthroughFuture<B, S, F> {
 
 #[pin_project::pin_project(project = StateProj)]
 enum State<B, S, F> {
+    Refused {
+        error: Option<ContractError>,
+    },
     Body {
         #[pin]
         body: Upload<B>,
@@ -126,6 +138,9 @@ where
         let mut this = self.project();
         loop {
             match this.state.as_mut().project() {
+                StateProj::Refused { error } => {
+                    return error.take().map_or(Poll::Pending, |error| Poll::Ready(Err(error.into())));
+                }
                 StateProj::Body { body, then } => {
                     let body = ready!(body.poll(cx))?;
                     let Some((parts, inner)) = then.take() else { return Poll::Pending };
@@ -145,6 +160,7 @@ where
 impl<B, S, F> fmt::Debug for PassthroughFuture<B, S, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.state {
+            State::Refused { .. } => "PassthroughFuture(refused)",
             State::Body { .. } => "PassthroughFuture(body)",
             State::Called { .. } => "PassthroughFuture(called)",
         })

@@ -83,6 +83,44 @@ fn the_version_of_the_clients_connection_is_not_that_of_the_next_one() {
 }
 
 #[test]
+fn clients_do_not_choose_where_requests_go() {
+    for origin in [None, Some("http://gen:8001")] {
+        for (method, uri, path) in [
+            (Method::GET, "http://evil:1/v1/models?a", "/v1/models?a"),
+            (Method::POST, "https://u:p@evil:1/", "/"),
+            (Method::OPTIONS, "*", "*"),
+            (Method::GET, "//evil:1/x", "//evil:1/x"),
+        ] {
+            let mut rig = rig_of(|layer| match origin {
+                Some(origin) => layer.generation_to(origin.parse().unwrap()),
+                None => layer,
+            });
+            let mut call = task::spawn(rig.service.call(request(method, uri, &[], ScriptedBody::new())));
+            assert_pending!(call.poll());
+            let (seen, _reply) = rig.client_request();
+            let expected = origin.map(|origin| origin.trim_start_matches("http://"));
+            assert_eq!(seen.uri().authority().map(|it| it.as_str()), expected, "{uri}");
+            assert_eq!(seen.uri().path_and_query().unwrap(), path);
+        }
+    }
+}
+
+#[test]
+fn nobody_is_connected_to_anybody() {
+    // A client service would take the address of such a request for where to go.
+    let mut rig = rig_of(|layer| layer.generation_to("http://gen:8001".parse().unwrap()));
+    let body = whole("tunnelled");
+    let script = body.handle();
+    let mut call = task::spawn(rig.service.call(request(Method::CONNECT, "evil:1", &[], body)));
+    let error = assert_ready_err!(call.poll());
+    let reply = ErrorReply::of(&*error);
+    assert_eq!((reply.status.as_u16(), reply.code), (501, "unsupported_endpoint"));
+    assert!(reply.message.contains("CONNECT") && !reply.message.contains("evil"), "{}", reply.message);
+    assert_eq!((script.polls(), script.is_dropped()), (0, true));
+    rig.assert_untouched();
+}
+
+#[test]
 fn handoff_fields_do_not_pass() {
     let mut rig = rig();
     let body = whole(r#"{"disaggregated_params":{"request_type":"generation_only"}}"#);
