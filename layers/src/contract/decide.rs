@@ -79,7 +79,7 @@ fn invalid(error: RequestError) -> ContractError {
 }
 
 /// Why a body of at most `limit` bytes could not be read.
-pub(crate) fn unread(error: CollectError, limit: u64) -> BoxError {
+pub(super) fn unread(error: CollectError, limit: u64) -> BoxError {
     match error {
         CollectError::TooLarge => ContractError::new(ContractErrorKind::RequestTooLarge)
             .with_message(format!("the request body is larger than the limit of {limit} bytes"))
