@@ -25,7 +25,7 @@ use tower::{ServiceBuilder, ServiceExt, retry::Policy, service_fn};
 use tower_disagg::{
     cancel::CancelLayer,
     context::ContextLayer,
-    contract::{ContractLayer, NoPassthrough},
+    contract::ContractLayer,
     error::{BoxError, ContextError, find},
     generation::GenerationLayer,
     handoff::{Handoff, Validated},
@@ -92,7 +92,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let service = ServiceBuilder::new()
         .layer(RespondLayer::new())
         .layer(CancelLayer::new())
-        .layer(ContractLayer::new(NoPassthrough::new()))
+        .layer(ContractLayer::without_passthrough())
         .retry(ContextRetry { left: 2 })
         .layer(MintLayer::default())
         .layer(ContextLayer::new(context_leg).settle(Settler::new(Duration::from_secs(30))))

@@ -51,7 +51,7 @@
 //!
 //! use tower::{ServiceBuilder, service_fn};
 //! use tower_disagg::{
-//!     cancel::CancelLayer, context::ContextLayer, contract::{ContractLayer, NoPassthrough},
+//!     cancel::CancelLayer, context::ContextLayer, contract::ContractLayer,
 //!     generation::GenerationLayer, leg::{BufferReplyLayer, LegBody}, mint::MintLayer, respond::RespondLayer,
 //!     settle::Settler, terminal::TerminalLayer,
 //! };
@@ -63,7 +63,7 @@
 //! let service = ServiceBuilder::new()
 //!     .layer(RespondLayer::new())
 //!     .layer(CancelLayer::new())
-//!     .layer(ContractLayer::new(NoPassthrough::new()))
+//!     .layer(ContractLayer::without_passthrough())
 //!     // a retry layer goes here: each attempt has an id of its own
 //!     .layer(MintLayer::default())
 //!     .layer(ContextLayer::new(context_leg).settle(Settler::new(Duration::from_secs(30))))
