@@ -14,6 +14,7 @@ use tower_service::Service;
 /// Layers that wait for something slow before they call their inner service (an upload, a context leg) hold a clone of
 /// it here and reserve nothing until then. The service that was driven to readiness is the one that is called.
 #[pin_project::pin_project]
+#[must_use = "futures do nothing unless polled"]
 pub(crate) struct CallWhenReady<S, R, F> {
     #[pin]
     state: State<S, R, F>,
@@ -52,7 +53,7 @@ where
                 StateProj::Waiting { service, request } => {
                     ready!(service.poll_ready(cx))?;
                     let Some(request) = request.take() else {
-                        // Polled again after a readiness error, which futures need not allow.
+                        // The call panicked, and the future is polled all the same.
                         return Poll::Pending;
                     };
                     let future = service.call(request);
@@ -72,3 +73,6 @@ impl<S, R, F> fmt::Debug for CallWhenReady<S, R, F> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

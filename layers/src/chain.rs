@@ -8,7 +8,7 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 use tokio::time::advance;
 use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task};
-use tower::{Layer, Service, ServiceBuilder, ServiceExt};
+use tower::{Service, ServiceBuilder, ServiceExt};
 
 use crate::{
     context::{Context, ContextFuture, ContextLayer},

@@ -3,3 +3,6 @@
 mod either;
 
 pub use self::either::EitherBody;
+
+#[cfg(test)]
+mod tests;

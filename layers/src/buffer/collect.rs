@@ -82,7 +82,7 @@ where
         let mut this = self.project();
         loop {
             let hint = this.body.size_hint();
-            if this.held.as_slice().len() as u64 + hint.lower() > *this.limit {
+            if (this.held.as_slice().len() as u64).saturating_add(hint.lower()) > *this.limit {
                 return Poll::Ready(Err(CollectError::TooLarge));
             }
             let frame = match ready!(this.body.as_mut().poll_frame(cx)) {

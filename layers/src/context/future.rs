@@ -148,15 +148,7 @@ fn prime(
     let endpoint = handoff.request().endpoint();
     let reply = reply.map_err(decide::leg_failed).and_then(|reply| decide::read(endpoint, reply));
     match reply {
-        Ok(reply) => {
-            let id = reply.id_for_generation(handoff.id());
-            if id.is_foreign() {
-                let (sent, used) = (handoff.id(), id);
-                tracing::warn!(%sent, %used, "the context worker replied with another disaggregation request id");
-                metrics::counter!("disagg_foreign_request_ids_total").increment(1);
-            }
-            Ok(handoff.prime_with(reply, ticket.clone()))
-        }
+        Ok(reply) => Ok(handoff.prime_with(reply, ticket.clone())),
         Err(error) => {
             // An aborted request holds nothing; after any other failure the cache may be there, for nobody.
             let aborted = error.kind() == ContextErrorKind::Aborted;

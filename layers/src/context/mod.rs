@@ -61,9 +61,6 @@
 //! A [`ContextError`](crate::error::ContextError) in a `BoxError`; errors of the inner service pass through. What a
 //! reply must be like stands in the contract, section 3: one choice, a known `finish_reason`, and, when a generation
 //! leg is due, a complete handoff. A worker's 4xx keeps its status, message and `retry-after`.
-//!
-//! A reply may name another disaggregation request id than the one that was sent. The KV cache is registered under the
-//! reply's, so that one is used, with a warning and a count in `disagg_foreign_request_ids_total`.
 
 mod decide;
 mod future;

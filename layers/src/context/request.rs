@@ -2,13 +2,12 @@ use http::{
     Method, Request, Uri,
     header::{CONTENT_TYPE, HeaderValue},
     request::Parts,
-    uri::PathAndQuery,
 };
 
 use crate::{
     error::{ContractError, ContractErrorKind},
     handoff::{Handoff, Minted},
-    leg::{LegBody, ReplyHead, headers::strip_context_request},
+    leg::{LegBody, ReplyHead, headers::strip_context_request, with_query},
     trtllm::context_body,
 };
 
@@ -32,14 +31,9 @@ pub(super) fn leg_request(
 }
 
 fn uri(parts: &Parts, handoff: &Handoff<Minted>) -> Result<Uri, http::Error> {
-    let path = handoff.request().endpoint().path();
-    let target = match parts.uri.query() {
-        Some(query) => PathAndQuery::try_from(format!("{path}?{query}"))?,
-        None => PathAndQuery::from_static(path),
-    };
     Uri::builder()
         .scheme("http")
         .authority(handoff.context_endpoint().as_str())
-        .path_and_query(target)
+        .path_and_query(with_query(handoff.request().endpoint().path(), &parts.uri))
         .build()
 }

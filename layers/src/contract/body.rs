@@ -1,4 +1,5 @@
 use std::{
+    fmt,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -9,7 +10,8 @@ use http_body::{Body, Frame, SizeHint};
 use crate::{body::EitherBody, error::BoxError, leg::LegBody};
 
 /// The body of a request that goes on without a handoff: read already, in order to be checked, or as it comes in.
-#[derive(Debug)]
+///
+/// `Debug` shows nothing of the content, nor of a body that would.
 #[pin_project::pin_project]
 pub struct PassthroughBody<B>(#[pin] EitherBody<LegBody, B>);
 
@@ -60,5 +62,14 @@ where
 
     fn size_hint(&self) -> SizeHint {
         self.0.size_hint()
+    }
+}
+
+impl<B> fmt::Debug for PassthroughBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            EitherBody::Left(text) => f.debug_tuple("PassthroughBody").field(text).finish(),
+            EitherBody::Right(_) => f.write_str("PassthroughBody(unread)"),
+        }
     }
 }

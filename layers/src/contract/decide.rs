@@ -1,10 +1,11 @@
 use bytes::Bytes;
 use http::{Method, header::CONTENT_TYPE, request::Parts};
+use http_body_util::LengthLimitError;
 
 use super::layer::Rules;
 use crate::{
     buffer::CollectError,
-    error::{AdmissionError, AdmissionErrorKind, BoxError, ContractError, ContractErrorKind},
+    error::{AdmissionError, AdmissionErrorKind, BoxError, ContractError, ContractErrorKind, find},
     handoff::{Handoff, Validated},
     trtllm::{
         ClientRequest, ContextEndpoint, Endpoint, ROUTING_HEADER, RequestError, RequestErrorKind,
@@ -78,7 +79,7 @@ fn invalid(error: RequestError) -> ContractError {
 }
 
 /// Why a body of at most `limit` bytes could not be read.
-pub(crate) fn unread(error: CollectError, limit: u64) -> BoxError {
+pub(super) fn unread(error: CollectError, limit: u64) -> BoxError {
     match error {
         CollectError::TooLarge => ContractError::new(ContractErrorKind::RequestTooLarge)
             .with_message(format!("the request body is larger than the limit of {limit} bytes"))
@@ -87,7 +88,14 @@ pub(crate) fn unread(error: CollectError, limit: u64) -> BoxError {
             .with_message("the proxy has no room to hold the request; try again later")
             .into(),
         CollectError::Body(_) => {
-            ContractError::new(ContractErrorKind::RequestIncomplete).with_source(error).into()
+            // What tower-http's request body limit makes of a body, above or below this layer.
+            let limited = find::<LengthLimitError>(&error).is_some();
+            let kind = if limited {
+                ContractErrorKind::RequestTooLarge
+            } else {
+                ContractErrorKind::RequestIncomplete
+            };
+            ContractError::new(kind).with_source(error).into()
         }
     }
 }

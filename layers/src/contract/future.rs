@@ -2,28 +2,26 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use http::{Request, Response, request::Parts};
 use http_body::Body;
-use tokio::time::Sleep;
 use tower_service::Service;
 
-use super::{ContractBody, PassthroughBody, decide, layer::Rules};
+use super::{ContractBody, PassthroughBody, decide, layer::Rules, upload::Upload};
 use crate::{
     body::EitherBody,
-    buffer::Collect,
     call::CallWhenReady,
-    error::{BoxError, ContractError, ContractErrorKind},
+    error::{BoxError, ContractError},
     handoff::{Handoff, Validated},
     trtllm::{ContextEndpoint, Endpoint},
 };
 
 /// The future of [`Contract`](super::Contract).
 #[pin_project::pin_project]
+#[must_use = "futures do nothing unless polled"]
 pub struct ContractFuture<B, S, P, F, G> {
     #[pin]
     state: State<B, S, P, F, G>,
@@ -37,10 +35,7 @@ enum State<B, S, P, F, G> {
     /// The upload.
     Body {
         #[pin]
-        body: Collect<B>,
-        #[pin]
-        deadline: Option<Sleep>,
-        rules: Arc<Rules>,
+        body: Upload<B>,
         then: Option<(Parts, Then<S, P>)>,
     },
     Handoff {
@@ -69,7 +64,7 @@ where
 
     pub(super) fn validate(
         body: B,
-        rules: &Arc<Rules>,
+        rules: &Rules,
         parts: Parts,
         endpoint: Endpoint,
         context: ContextEndpoint,
@@ -78,7 +73,7 @@ where
         Self::read(body, rules, parts, Then::Validate(endpoint, context, inner))
     }
 
-    pub(super) fn check(body: B, rules: &Arc<Rules>, parts: Parts, passthrough: P) -> Self {
+    pub(super) fn check(body: B, rules: &Rules, parts: Parts, passthrough: P) -> Self {
         Self::read(body, rules, parts, Then::Check(passthrough))
     }
 
@@ -86,10 +81,9 @@ where
         Self { state: State::Pass { response: CallWhenReady::new(passthrough, request) } }
     }
 
-    fn read(body: B, rules: &Arc<Rules>, parts: Parts, then: Then<S, P>) -> Self {
-        let body = Collect::new(body, rules.max_body, &rules.budget);
-        let deadline = rules.body_timeout.map(tokio::time::sleep);
-        Self { state: State::Body { body, deadline, rules: rules.clone(), then: Some((parts, then)) } }
+    fn read(body: B, rules: &Rules, parts: Parts, then: Then<S, P>) -> Self {
+        let body = Upload::new(body, rules.max_body, &rules.budget, rules.body_timeout);
+        Self { state: State::Body { body, then: Some((parts, then)) } }
     }
 }
 
@@ -113,16 +107,8 @@ where
                 StateProj::Failed { error } => {
                     return error.take().map_or(Poll::Pending, |error| Poll::Ready(Err(error)));
                 }
-                StateProj::Body { body, deadline, rules, then } => {
-                    let body = match body.poll(cx) {
-                        Poll::Ready(body) => body.map_err(|error| decide::unread(error, rules.max_body))?,
-                        Poll::Pending => {
-                            let Some(deadline) = deadline.as_pin_mut() else { return Poll::Pending };
-                            ready!(deadline.poll(cx));
-                            let late = ContractError::new(ContractErrorKind::RequestTimeout);
-                            return Poll::Ready(Err(late.into()));
-                        }
-                    };
+                StateProj::Body { body, then } => {
+                    let body = ready!(body.poll(cx))?;
                     let Some((parts, then)) = then.take() else { return Poll::Pending };
                     match then {
                         Then::Validate(endpoint, context, inner) => {

@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use tower_layer::Layer;
 
-use super::Contract;
+use super::{Contract, NoPassthrough};
 use crate::{buffer::BufferBudget, trtllm::ContextEndpoint};
 
 /// Validates requests that are to be handed off. See the [module](super).
@@ -20,6 +20,13 @@ pub(super) struct Rules {
     pub(super) budget: BufferBudget,
     pub(super) allow: Arc<dyn Fn(&ContextEndpoint) -> bool + Send + Sync>,
     pub(super) guard: bool,
+}
+
+impl ContractLayer<NoPassthrough> {
+    /// Refuses requests that have no routing header, without reading their bodies.
+    pub fn without_passthrough() -> Self {
+        Self::new(NoPassthrough::new()).guard(false)
+    }
 }
 
 impl<P> ContractLayer<P> {

@@ -19,9 +19,9 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use tower_disagg::{contract::{ContractLayer, NoPassthrough}, trtllm::Host};
+//! use tower_disagg::{contract::ContractLayer, trtllm::Host};
 //!
-//! let layer = ContractLayer::new(NoPassthrough::new())
+//! let layer = ContractLayer::without_passthrough()
 //!     .max_body(8 << 20)
 //!     .body_timeout(Duration::from_secs(30))
 //!     .allow(|endpoint| matches!(endpoint.host(), Host::V4(ip) if ip.octets()[0] == 10));
@@ -67,8 +67,9 @@ mod future;
 mod layer;
 mod refuse;
 mod service;
+mod upload;
 
-pub(crate) use self::decide::unread;
+pub(crate) use self::upload::Upload;
 use crate::body::EitherBody;
 
 pub use self::{

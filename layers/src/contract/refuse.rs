@@ -12,6 +12,9 @@ use crate::{
 };
 
 /// A passthrough that refuses: requests without a routing header are not served (404, `not_found`).
+///
+/// [`ContractLayer::without_passthrough`](super::ContractLayer::without_passthrough) has it, and does not read bodies
+/// that nobody is going to get.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct NoPassthrough;

@@ -20,7 +20,7 @@ mod generation;
 mod reply;
 mod report;
 
-use std::error::Error;
+use std::{error::Error, iter};
 
 pub use self::{
     admission::{AdmissionError, AdmissionErrorKind},
@@ -35,14 +35,12 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Finds an error of type `E` in `error` or in what caused it.
 pub fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref() {
-            return Some(found);
-        }
-        next = error.source();
-    }
-    None
+    chain(error).find_map(|error| error.downcast_ref())
+}
+
+/// `error`, what caused it, what caused that, and so on.
+pub(crate) fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    iter::successors(Some(error), |&error| error.source())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use std::error::Error;
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
-use super::{AdmissionError, ContextError, ContractError, GenerationError, find};
+use super::{AdmissionError, ContextError, ContractError, GenerationError, chain};
 
 /// What the client is told about an error: the parts of an OpenAI error answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,10 +39,10 @@ impl ErrorReply {
         self
     }
 
-    /// What `error`, or the first error among its causes that is one of this crate's, means to the client.
+    /// What `error`, or the first error among its causes that is known, means to the client.
     ///
-    /// With the feature `tower`, `tower`'s own `Elapsed` is a timeout and its `Overloaded` an overload wherever they
-    /// stand in the stack. Anything else is an `internal_error`, without its text: what it says is not known to be
+    /// Known are the errors of this crate and, with the feature `tower`, `tower`'s own `Elapsed` as a timeout and its
+    /// `Overloaded` as an overload, wherever they stand in the stack. Anything else is an `internal_error`, without its text: what it says is not known to be
     /// fit for a client.
     pub fn of(error: &(dyn Error + 'static)) -> Self {
         Self::known(error).unwrap_or_else(|| {
@@ -56,11 +56,7 @@ impl ErrorReply {
 
     /// As [`of`](Self::of), or `None` for an error that nothing is known about.
     pub fn known(error: &(dyn Error + 'static)) -> Option<Self> {
-        None.or_else(|| find::<ContractError>(error).map(ContractError::reply))
-            .or_else(|| find::<AdmissionError>(error).map(AdmissionError::reply))
-            .or_else(|| find::<ContextError>(error).map(ContextError::reply))
-            .or_else(|| find::<GenerationError>(error).map(GenerationError::reply))
-            .or_else(|| foreign(error))
+        chain(error).find_map(|error| own(error).or_else(|| foreign(error)))
     }
 
     /// The body, as the OpenAI API writes it.
@@ -71,19 +67,23 @@ impl ErrorReply {
     }
 }
 
+/// The errors of this crate.
+fn own(error: &(dyn Error + 'static)) -> Option<ErrorReply> {
+    None.or_else(|| error.downcast_ref().map(ContractError::reply))
+        .or_else(|| error.downcast_ref().map(AdmissionError::reply))
+        .or_else(|| error.downcast_ref().map(ContextError::reply))
+        .or_else(|| error.downcast_ref().map(GenerationError::reply))
+}
+
 /// The errors of `tower`'s layers, which people put around and between ours.
 #[cfg(feature = "tower")]
 fn foreign(error: &(dyn Error + 'static)) -> Option<ErrorReply> {
     use super::AdmissionErrorKind;
-    if find::<tower::load_shed::error::Overloaded>(error).is_some() {
+    if error.is::<tower::load_shed::error::Overloaded>() {
         return Some(AdmissionError::new(AdmissionErrorKind::Overloaded).reply());
     }
-    find::<tower::timeout::error::Elapsed>(error).map(|_| {
-        ErrorReply::new(
-            StatusCode::GATEWAY_TIMEOUT,
-            "request_timeout",
-            "the request was not answered in time",
-        )
+    error.is::<tower::timeout::error::Elapsed>().then(|| {
+        ErrorReply::new(StatusCode::GATEWAY_TIMEOUT, "timeout", "the request was not answered in time")
     })
 }
 

@@ -41,7 +41,8 @@ impl GenerationLayer {
         self.with(|config| config.engines = Arc::new(engines))
     }
 
-    /// Sends requests to this scheme (`http` when there is none) and authority. Without it they carry the client's path and query alone.
+    /// Sends requests to this scheme (`http` when there is none) and authority. Without it they carry the client's path
+    /// and query alone.
     pub fn to(self, origin: Uri) -> Self {
         self.with(|config| config.origin = Some(origin))
     }

@@ -66,7 +66,8 @@
 //! from the body when a stream breaks. A handoff that the worker refuses leaves an orphan on the context worker, which
 //! is counted (`disagg_orphaned_handoffs_total`). How streams end is counted in
 //! `disagg_generation_streams_total{end}`; a stream without `data: [DONE]`, or with an error event, is no success,
-//! though it is relayed as it is.
+//! though it is relayed as it is. A context worker that reports another id than it was sent is logged and counted in
+//! `disagg_id_mismatches_total`; its own id is used, since the KV cache is registered under it.
 
 mod body;
 mod decide;

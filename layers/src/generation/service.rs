@@ -62,6 +62,14 @@ where
         let engines = &self.config.engines;
         let context = engines.context(handoff.context_endpoint());
         let shape = Shape::between(&context, &engines.generation(), handoff.reply());
+        let id = handoff.reply().id_for_generation(handoff.id());
+        if id.is_foreign() {
+            tracing::warn!(
+                minted = %handoff.id(), reported = %id, context_endpoint = %handoff.context_endpoint(),
+                "the context worker reports another disaggregation request id than it was sent; its own is used"
+            );
+            metrics::counter!("disagg_id_mismatches_total").increment(1);
+        }
         let request = leg_request(parts, &handoff, &shape, self.config.origin.as_ref());
         let ticket = handoff.ticket().clone();
         let reply = handoff.reply().clone();

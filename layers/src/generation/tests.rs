@@ -4,7 +4,6 @@ use tower::{Layer, Service, ServiceExt};
 
 use super::*;
 use crate::{
-    handoff::{Handoff, Open},
     leg::LegBody,
     settle::Settler,
     test_util::{LegDouble, LegHandle, LegReply, handoffs::*, leg},

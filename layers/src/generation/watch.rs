@@ -102,10 +102,3 @@ impl Drop for StreamWatch {
         }
     }
 }
-
-#[cfg(test)]
-impl StreamWatch {
-    pub(super) fn seen(&self) -> (bool, bool) {
-        (self.done, self.error)
-    }
-}

@@ -1,7 +1,7 @@
 use super::{Handoff, Minted, Open, Primed, Validated};
 use crate::{
     settle::{Resolution, Settler, Ticket},
-    trtllm::{self, ClientRequest, ContextEndpoint, ContextReply, DisaggRequestId},
+    trtllm::{ClientRequest, ContextEndpoint, ContextReply, DisaggRequestId, Due},
 };
 
 /// What is to be done after the context step; see [`Handoff::judge`].
@@ -31,7 +31,7 @@ impl Handoff<Minted> {
         self.stage.id
     }
 
-    /// Adds the reply of the context worker. What becomes of the handoff is not settled or counted by anybody; see
+    /// Adds the reply of the context worker, with a ticket of its own that settles nothing; see
     /// [`prime_with`](Self::prime_with).
     pub fn prime(self, reply: ContextReply) -> Handoff<Primed> {
         self.prime_with(reply, Settler::off().ticket())
@@ -57,11 +57,11 @@ impl Handoff<Primed> {
 
     /// Decides what comes next, by the reply's `finish_reason` (contract, section 3).
     pub fn judge(self) -> Verdict {
-        match self.stage.reply.verdict() {
-            trtllm::Verdict::Generate => {
+        match self.stage.reply.due() {
+            Due::Generation => {
                 Verdict::Generate(self.step(|Primed { id, reply, ticket }| Open { id, reply, ticket }))
             }
-            trtllm::Verdict::Terminal => {
+            Due::Nothing => {
                 self.stage.ticket.resolve(Resolution::Released);
                 Verdict::Terminal(self)
             }

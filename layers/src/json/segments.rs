@@ -1,9 +1,11 @@
+use std::fmt;
+
 use bytes::{Bytes, BytesMut};
 
 /// A text as a list of shared slices: what an [`Edit`](super::Edit) makes, and what a leg's body sends.
 ///
-/// Cloning clones handles, never the text.
-#[derive(Debug, Clone, Default)]
+/// Cloning clones handles, never the text. `Debug` shows sizes only: the text may be a prompt.
+#[derive(Clone, Default)]
 pub struct Segments {
     parts: Vec<Bytes>,
     len: usize,
@@ -61,6 +63,12 @@ impl Segments {
                 whole.freeze()
             }
         }
+    }
+}
+
+impl fmt::Debug for Segments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Segments({} slices, {} bytes)", self.parts.len(), self.len)
     }
 }
 

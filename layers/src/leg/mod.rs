@@ -35,13 +35,17 @@ mod buffered;
 mod error;
 pub mod headers;
 mod signal;
+mod target;
 
-pub(crate) use self::error::classify;
 pub use self::{
     body::LegBody,
     buffered::{BufferReply, BufferReplyFuture, BufferReplyLayer},
     error::{LegError, LegErrorKind},
     signal::ReplyHead,
+};
+pub(crate) use self::{
+    error::classify,
+    target::{target, with_query},
 };
 
 #[cfg(test)]

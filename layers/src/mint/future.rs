@@ -12,6 +12,7 @@ use crate::{error::BoxError, trtllm::DisaggRequestId};
 /// The future of [`Mint`](super::Mint).
 #[derive(Debug)]
 #[pin_project::pin_project]
+#[must_use = "futures do nothing unless polled"]
 pub struct MintFuture<F> {
     #[pin]
     state: State<F>,

@@ -1,3 +1,6 @@
+mod compose;
+mod layer;
+
 use std::{
     collections::HashSet,
     error::Error,

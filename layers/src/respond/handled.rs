@@ -1,6 +1,6 @@
 //! From an error to an answer.
 
-use std::{error::Error, fmt, iter, sync::Arc};
+use std::{error::Error, fmt, sync::Arc};
 
 use bytes::Bytes;
 use http::{
@@ -9,7 +9,7 @@ use http::{
 };
 
 use super::{RespondBody, RespondLayer};
-use crate::error::{BoxError, ErrorReply};
+use crate::error::{BoxError, ErrorReply, chain};
 
 /// How many causes of an error are logged.
 const LOGGED_CAUSES: usize = 8;
@@ -61,7 +61,7 @@ fn render<B>(reply: &ErrorReply) -> Response<RespondBody<B>> {
 /// A client's mistake is its own affair; a failure on this side is ours.
 fn log(reply: &ErrorReply, error: &(dyn Error + 'static)) {
     let ErrorReply { status, code, .. } = reply;
-    let (status, error) = (status.as_u16(), Chain(error));
+    let (status, error) = (status.as_u16(), Causes(error));
     if reply.status >= StatusCode::INTERNAL_SERVER_ERROR {
         tracing::warn!(status, code, %error, "request failed");
     } else {
@@ -70,12 +70,11 @@ fn log(reply: &ErrorReply, error: &(dyn Error + 'static)) {
 }
 
 /// An error and its causes, in one line.
-struct Chain<'a>(&'a (dyn Error + 'static));
+struct Causes<'a>(&'a (dyn Error + 'static));
 
-impl fmt::Display for Chain<'_> {
+impl fmt::Display for Causes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)?;
-        let causes = iter::successors(self.0.source(), |&error| error.source());
-        causes.take(LOGGED_CAUSES).try_for_each(|cause| write!(f, ": {cause}"))
+        chain(self.0).skip(1).take(LOGGED_CAUSES).try_for_each(|cause| write!(f, ": {cause}"))
     }
 }

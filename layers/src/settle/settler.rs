@@ -138,12 +138,14 @@ impl Settler {
         let (Some(timeout), Ok(runtime), Some(place)) =
             (self.0.timeout, Handle::try_current(), Place::take(&self.0))
         else {
-            ticket.resolve(Resolution::Abandoned);
+            ticket.abandon();
             return;
         };
         let span = tracing::debug_span!("settle");
         let task = async move {
+            // Dropped in reverse: who sees no settlement running finds all of them counted.
             let _place = place;
+            let ticket = ticket;
             let mut rest = pin!(rest);
             match tokio::time::timeout(timeout, rest.as_mut()).await {
                 Ok(()) => ticket.resolve(Resolution::Failed),
@@ -153,7 +155,7 @@ impl Settler {
         runtime.spawn(task.instrument(span));
     }
 
-    pub(super) fn count(&self, resolution: Resolution, settling: bool) {
+    pub(super) fn count(&self, resolution: Resolution, settled: bool) {
         let counts = &self.0.counts;
         let count = match resolution {
             Resolution::Collected => &counts.collected,
@@ -164,7 +166,7 @@ impl Settler {
         };
         count.fetch_add(1, Ordering::Relaxed);
         let name = resolution.as_str();
-        if settling {
+        if settled {
             counts.settled.fetch_add(1, Ordering::Relaxed);
             metrics::counter!("disagg_settlements_total", "result" => name).increment(1);
         }

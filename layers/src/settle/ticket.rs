@@ -83,7 +83,12 @@ impl Ticket {
 
     /// The handoff has ended. Only the first call of a committed handoff counts.
     pub fn resolve(&self, resolution: Resolution) {
-        self.0.resolve(resolution);
+        self.0.resolve(resolution, self.0.settling.load(Ordering::Acquire));
+    }
+
+    /// The handoff could not be settled.
+    pub(super) fn abandon(&self) {
+        self.0.resolve(Resolution::Abandoned, false);
     }
 
     /// Called by the `Drop` of a future or body: finishes an open handoff in the background by running `rest`, or
@@ -97,20 +102,22 @@ impl Ticket {
 }
 
 impl State {
-    fn resolve(&self, resolution: Resolution) {
+    /// `settled`: in the background.
+    fn resolve(&self, resolution: Resolution, settled: bool) {
         let first = self.committed.load(Ordering::Acquire)
             && self
                 .resolution
                 .compare_exchange(0, resolution as u8, Ordering::AcqRel, Ordering::Acquire)
                 .is_ok();
         if first {
-            self.settler.count(resolution, self.settling.load(Ordering::Acquire));
+            self.settler.count(resolution, settled);
         }
     }
 }
 
 impl Drop for State {
     fn drop(&mut self) {
-        self.resolve(Resolution::Abandoned);
+        let settled = *self.settling.get_mut();
+        self.resolve(Resolution::Abandoned, settled);
     }
 }

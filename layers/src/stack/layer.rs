@@ -27,7 +27,9 @@ pub struct HandoffLayer<L, M = RandomIds> {
     mint: MintLayer<M>,
     context: ContextLayer<L>,
     generation: GenerationLayer,
+    origin: Option<Uri>,
     max_body: u64,
+    body_timeout: Option<Duration>,
     budget: BufferBudget,
 }
 
@@ -47,7 +49,9 @@ impl<L> HandoffLayer<L> {
             mint: MintLayer::default(),
             context: ContextLayer::new(leg).settle(Settler::new(Duration::from_secs(30))),
             generation: GenerationLayer::new(),
+            origin: None,
             max_body: ContractLayer::<()>::DEFAULT_MAX_BODY,
+            body_timeout: None,
             budget: BufferBudget::unlimited(),
         }
     }
@@ -56,8 +60,10 @@ impl<L> HandoffLayer<L> {
 impl<L, M> HandoffLayer<L, M> {
     /// Takes ids from `maker`; see [`MintLayer::new`].
     pub fn ids<N>(self, maker: N) -> HandoffLayer<L, N> {
-        let Self { cancel, contract, context, generation, max_body, budget, .. } = self;
-        HandoffLayer { cancel, contract, mint: MintLayer::new(maker), context, generation, max_body, budget }
+        let Self { cancel, contract, mint: _, context, generation, origin, max_body, body_timeout, budget } =
+            self;
+        let mint = MintLayer::new(maker);
+        HandoffLayer { cancel, contract, mint, context, generation, origin, max_body, body_timeout, budget }
     }
 
     /// Finishes handoffs that nobody waits for any more by `settler`; see [`ContextLayer::settle`].
@@ -82,6 +88,7 @@ impl<L, M> HandoffLayer<L, M> {
     /// Refuses bodies that take longer than `timeout`; see [`ContractLayer::body_timeout`].
     pub fn body_timeout(mut self, timeout: Duration) -> Self {
         self.contract = self.contract.body_timeout(timeout);
+        self.body_timeout = Some(timeout);
         self
     }
 
@@ -100,10 +107,11 @@ impl<L, M> HandoffLayer<L, M> {
         self
     }
 
-    /// Sends generation requests to this scheme and authority; see [`GenerationLayer::to`]. Requests that pass through
-    /// are left to the client.
+    /// Sends generation requests, and those that pass through, to this scheme and authority; see
+    /// [`GenerationLayer::to`].
     pub fn generation_to(mut self, origin: Uri) -> Self {
-        self.generation = self.generation.to(origin);
+        self.generation = self.generation.to(origin.clone());
+        self.origin = Some(origin);
         self
     }
 
@@ -123,7 +131,9 @@ impl<S: Clone, L: Clone, M> Layer<S> for HandoffLayer<L, M> {
     type Service = HandoffService<S, L, M>;
 
     fn layer(&self, client: S) -> Self::Service {
-        let passthrough = Passthrough::new(client.clone(), self.max_body, self.budget.clone());
+        let passthrough = Passthrough::new(client.clone(), self.max_body, self.budget.clone())
+            .body_timeout(self.body_timeout)
+            .to(self.origin.clone());
         let generation = self.generation.layer(client);
         let context = self.context.layer(TerminalLayer::new().layer(generation));
         let contract = self.contract.clone().passthrough(passthrough).layer(self.mint.layer(context));

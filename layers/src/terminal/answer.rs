@@ -14,7 +14,7 @@ pub(super) fn answer(handoff: &Handoff<Primed>) -> Response<LegBody> {
     let (request, reply) = (handoff.request(), handoff.reply());
     match request.delivery() {
         Delivery::Whole => {
-            let text = terminal_whole(request, reply);
+            let text = terminal_whole(reply);
             let length = text.len();
             let mut response = Response::new(LegBody::new(text));
             let headers = response.headers_mut();

@@ -179,7 +179,7 @@ impl Body for ScriptedBody {
         match &self.size {
             Size::Unknown => SizeHint::new(),
             Size::Exact => SizeHint::with_exact(self.data_left()),
-            Size::Claimed(size) => size.clone(),
+            Size::Claimed(size) => *size,
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::json::{Edit, Segments};
 /// the context worker tokenised it (contract, section 4). `id` is the one the context leg was sent; the one that is
 /// written is [`ContextReply::id_for_generation`]'s.
 ///
-/// Only for a reply whose verdict is [`Verdict::Generate`](super::Verdict::Generate): a worker must not be sent one
+/// Only for a reply after which [`Due::Generation`](super::Due::Generation) holds: a worker must not be sent one
 /// for a request that is complete. Opaque state and token ids are slices of the reply, everything else slices of the
 /// request.
 pub fn generation_body(

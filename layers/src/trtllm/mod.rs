@@ -15,6 +15,9 @@ pub use self::{
 };
 
 // What comes back from the workers, and what is made of it.
+#[cfg(test)]
+mod fixtures;
+
 mod clean;
 mod context;
 mod generation;
@@ -36,7 +39,7 @@ pub use self::{
     context::context_body,
     generation::generation_body,
     leak::{MAX_RELAYED_ERROR, may_carry_state},
-    reply::{ContextReply, GenerationId, Verdict},
+    reply::{ContextReply, Due, GenerationId},
     reply_error::{ReplyError, ReplyErrorKind},
     schema::{IdLayout, Knowledge, Schema},
     shape::Shape,

@@ -33,14 +33,14 @@ struct State {
     tokens: Tokens,
 }
 
-/// What has to happen after a context reply.
+/// What is due after a context reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Due {
     /// A generation leg: the context worker holds the KV cache until one collects it.
-    Generate,
+    Generation,
     /// The context step finished the request. There is nothing to collect, and a generation leg would fail in the
     /// engine's event loop.
-    Terminal,
+    Nothing,
 }
 
 /// The id that the generation leg carries.
@@ -107,9 +107,9 @@ impl ContextReply {
         Ok(Self { endpoint, object, choice, state })
     }
 
-    /// What has to happen now.
-    pub fn verdict(&self) -> Verdict {
-        if self.state.is_some() { Verdict::Generate } else { Verdict::Terminal }
+    /// What is due now.
+    pub fn due(&self) -> Due {
+        if self.state.is_some() { Due::Generation } else { Due::Nothing }
     }
 
     /// The API it is a reply of.
@@ -171,7 +171,7 @@ impl fmt::Debug for ContextReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ContextReply")
             .field("endpoint", &self.endpoint)
-            .field("verdict", &self.verdict())
+            .field("due", &self.due())
             .field("bytes", &self.size())
             .finish_non_exhaustive()
     }

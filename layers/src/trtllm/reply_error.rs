@@ -4,7 +4,8 @@ use crate::json::JsonError;
 
 /// Why a context worker's reply cannot be handed on.
 ///
-/// The text names the field and what is wrong with it, and quotes nothing of the reply.
+/// The text names the field and what is wrong with it, as in "`choices` is empty", and quotes nothing of the reply. It
+/// is meant to stand behind a text that says what was being read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplyError {
     kind: ReplyErrorKind,
@@ -54,10 +55,6 @@ impl ReplyError {
 
 impl fmt::Display for ReplyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind {
-            ReplyErrorKind::Aborted => f.write_str("the context worker gave the request up: ")?,
-            ReplyErrorKind::NotUsable => f.write_str("the context worker's reply cannot be used: ")?,
-        }
         match self.field {
             "" => f.write_str("the body")?,
             field => write!(f, "`{field}`")?,

@@ -9,8 +9,7 @@ mod frames;
 
 /// The answer to a client that does not stream: the context reply without `disaggregated_params`,
 /// `prompt_token_ids` and `prompt_token_ids_b64` (contract, section 4). What stays keeps its bytes.
-pub fn terminal_whole(request: &ClientRequest, reply: &ContextReply) -> Segments {
-    debug_assert_eq!(request.endpoint(), reply.endpoint(), "a reply answers the endpoint that was asked");
+pub fn terminal_whole(reply: &ContextReply) -> Segments {
     without_handoff(reply.object()).unwrap_or_else(|| reply.object().text().clone().into())
 }
 

@@ -11,7 +11,6 @@ use crate::{
     buffer::CollectError,
     error::{BoxError, ContextError, ContextErrorKind as Kind, ErrorReply, find},
     leg::{LegError, LegErrorKind},
-    test_util::Recorded,
     trtllm::Endpoint,
 };
 
@@ -188,23 +187,5 @@ async fn each_end_of_a_leg_is_counted_as_what_it_left_behind() {
         drop(call);
         assert_eq!(s.ends(), expected, "{head:?} {kind:?}");
         assert_eq!(s.settler.counts().settled, 0);
-    }
-}
-
-#[tokio::test]
-async fn another_request_id_is_used_and_counted() {
-    const OURS: &str = DUE;
-    const FOREIGN: &str = r#"{"choices":[{"finish_reason":"length","disaggregated_params":{"ctx_request_id":1,"disagg_request_id":5,"first_gen_tokens":[1],"encoded_opaque_state":"AAEC"}}]}"#;
-    const NONE: &str = r#"{"choices":[{"finish_reason":"length","disaggregated_params":{"ctx_request_id":1,"disagg_request_id":null,"first_gen_tokens":[1],"encoded_opaque_state":"AAEC"}}]}"#;
-    for (body, used, counted) in [(OURS, ID, None), (NONE, ID, None), (FOREIGN, 5, Some(1.0))] {
-        let recorded = Recorded::default();
-        let mut s = setup(Settler::off());
-        let (mut call, _, mut reply) = s.running().await;
-        reply.send_response(context_reply(200, body));
-        metrics::with_local_recorder(&recorded, || assert_pending!(call.poll()));
-        let (request, _reply) = s.inner.try_next().unwrap();
-        let handoff = request.body();
-        assert_eq!(handoff.reply().id_for_generation(handoff.id()).get(), used);
-        assert_eq!(recorded.value("disagg_foreign_request_ids_total"), counted);
     }
 }

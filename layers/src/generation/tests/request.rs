@@ -12,9 +12,10 @@ use tower::util::BoxCloneSyncService;
 use super::{super::request::leg_request, *};
 use crate::{
     error::{BoxError, GenerationError, GenerationErrorKind as Kind, find},
+    handoff::Verdict,
     leg::{LegError, LegErrorKind},
     test_util::{
-        Probe, ScriptedBody, assert_body_traits, assert_future_traits, assert_layer_traits,
+        Probe, Recorded, ScriptedBody, assert_body_traits, assert_future_traits, assert_layer_traits,
         assert_service_traits,
     },
     trtllm::{ContextEndpoint, Endpoint, Engine, Release, Shape},
@@ -255,11 +256,30 @@ async fn fits_around_boxed_clients_and_completions() {
     let service = GenerationLayer::new().layer(BoxCloneSyncService::new(Probe::new(client)));
     let reply = crate::trtllm::ContextReply::parse(Endpoint::Completions, DUE.into()).unwrap();
     let minted = minted_for(Endpoint::Completions, r#"{"prompt":"x"}"#);
-    let crate::handoff::Verdict::Generate(open) = minted.prime(reply).judge() else { panic!("due") };
+    let Verdict::Generate(open) = minted.prime(reply).judge() else { panic!("due") };
     let response = service.oneshot(request(open)).await.unwrap();
     assert_eq!(
         response.headers()["content-type"],
         HeaderValue::from_static("text/event-stream; charset=utf-8")
     );
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "data: [DONE]\n\n");
+}
+
+#[tokio::test]
+async fn the_id_of_the_reply_is_used_and_another_is_counted() {
+    const FOREIGN: &str = r#"{"choices":[{"finish_reason":"length","disaggregated_params":{"ctx_request_id":1,"disagg_request_id":5,"first_gen_tokens":[1],"encoded_opaque_state":"AAEC"}}]}"#;
+    const NONE: &str = r#"{"choices":[{"finish_reason":"length","disaggregated_params":{"ctx_request_id":1,"disagg_request_id":null,"first_gen_tokens":[1],"encoded_opaque_state":"AAEC"}}]}"#;
+    for (reply, used, counted) in [(DUE, ID, None), (NONE, ID, None), (FOREIGN, 5, Some(1.0))] {
+        let recorded = Recorded::default();
+        let _guard = metrics::set_default_local_recorder(&recorded);
+        let mut s = setup(GenerationLayer::new(), Settler::off());
+        let Verdict::Generate(open) = primed(STREAMED, reply, s.settler.ticket()).judge() else {
+            panic!("due")
+        };
+        let _call = s.service.ready().await.unwrap().call(request(open));
+        let (request, _reply) = s.handle.try_next().unwrap();
+        let body: Value = serde_json::from_slice(&request.into_body().into_bytes()).unwrap();
+        assert_eq!(body["disaggregated_params"]["disagg_request_id"], used);
+        assert_eq!(recorded.value("disagg_id_mismatches_total"), counted);
+    }
 }

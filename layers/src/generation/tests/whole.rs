@@ -145,7 +145,7 @@ async fn a_budget_is_given_back() {
 #[tokio::test]
 async fn a_reply_over_the_cap_is_relayed_as_it_comes() {
     let mut s = setup(GenerationLayer::new().max_whole(4), settler());
-    let (mut call, answer, mut end) = s.answered(json()).await;
+    let (mut call, answer, end) = s.answered(json()).await;
     assert!(answer.is_none());
     end.send("abc");
     assert_pending!(call.poll());

@@ -1,0 +1,392 @@
+use std::{convert::Infallible, future::poll_fn, pin::Pin, task::Poll, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, Version};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt, Empty, Full};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    time::Instant,
+};
+use tower::ServiceExt;
+use tower_disagg::{
+    error::BoxError,
+    leg::{BufferReplyLayer, LegErrorKind},
+};
+use tower_layer::Layer;
+
+use super::{idle::IdleBody, *};
+
+/// A worker that answers each connection's requests with these bytes and then closes, in this order; it says how many
+/// requests it has seen on which connection.
+async fn worker(scripts: Vec<&'static [&'static str]>) -> (String, mpsc::UnboundedReceiver<(usize, usize)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/x", listener.local_addr().unwrap());
+    let (seen, requests) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        for (connection, script) in scripts.into_iter().enumerate() {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            for (number, reply) in script.iter().enumerate() {
+                if !read_request(&mut socket).await {
+                    break;
+                }
+                let _ = seen.send((connection, number));
+                socket.write_all(reply.as_bytes()).await.unwrap();
+            }
+        }
+    });
+    (url, requests)
+}
+
+/// Reads a head and its `content-length: 2` body, or finds the end.
+async fn read_request(socket: &mut TcpStream) -> bool {
+    let mut text = Vec::new();
+    while !text.ends_with(b"\r\n\r\nhi") {
+        match socket.read_u8().await {
+            Ok(byte) => text.push(byte),
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+fn client() -> HttpClient<Full<Bytes>> {
+    HttpClient::new(Duration::from_secs(5))
+}
+
+fn post(url: &str) -> Request<Full<Bytes>> {
+    Request::post(url).body(Full::from("hi")).unwrap()
+}
+
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+#[tokio::test]
+async fn a_connection_serves_more_than_one_request() {
+    let (url, mut seen) = worker(vec![&[OK, OK]]).await;
+    let leg = BufferReplyLayer::new(100).layer(client());
+    for _ in 0..2 {
+        let reply = leg.clone().oneshot(post(&url)).await.unwrap();
+        assert_eq!(reply.body(), "ok");
+    }
+    assert_eq!((seen.recv().await, seen.recv().await), (Some((0, 0)), Some((0, 1))));
+}
+
+#[tokio::test]
+async fn what_was_seen_of_a_reply_decides_the_kind() {
+    use LegErrorKind::{Interrupted, Lost};
+    for (reply, kind) in [
+        ("", Lost),
+        ("H", Interrupted),
+        ("HTTP/1.1 200 OK\r\ncontent-le", Interrupted),
+        ("junk\r\n\r\n", Interrupted),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok", Interrupted),
+        ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n", Interrupted),
+        ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", Interrupted),
+        ("HTTP/1.1 100 Continue\r\n\r\n", Interrupted),
+        ("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n", Interrupted),
+        ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-length: 2\r\n\r\n0\r\n\r\n", Interrupted),
+        ("HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n", Interrupted),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nok", Interrupted),
+    ] {
+        for before in [None, Some(OK)] {
+            // on a fresh connection and on one that has served a request, where the worker closes a second time too
+            let script: &'static [&'static str] = match before {
+                None => vec![reply].leak(),
+                Some(before) => vec![before, reply].leak(),
+            };
+            let (url, _seen) = worker(vec![script, &[""], &[""]]).await;
+            let leg = BufferReplyLayer::new(100).layer(client());
+            if before.is_some() {
+                leg.clone().oneshot(post(&url)).await.unwrap();
+            }
+            let error = leg.oneshot(post(&url)).await.unwrap_err();
+            assert_eq!(failure(&*error), kind, "{reply:?} after {before:?}: {error:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn nobody_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let error = client().oneshot(post(&url)).await.unwrap_err();
+    assert_eq!(failure(&*error), LegErrorKind::Connect);
+    assert!(is_connection_failure(failure(&*error)));
+}
+
+#[tokio::test]
+async fn a_version_1_0_reply_becomes_1_1() {
+    let (url, _seen) = worker(vec![&["HTTP/1.0 200 OK\r\n\r\nold"]]).await;
+    let reply = client().oneshot(post(&url)).await.unwrap();
+    assert_eq!(reply.version(), Version::HTTP_11);
+    assert_eq!(reply.into_body().collect().await.unwrap().to_bytes(), "old");
+}
+
+#[tokio::test]
+async fn requests_of_any_version_go_out_as_1_1() {
+    for version in [Version::HTTP_10, Version::HTTP_2] {
+        let (url, _seen) = worker(vec![&[OK]]).await;
+        let mut request = post(&url);
+        *request.version_mut() = version;
+        assert_eq!(client().oneshot(request).await.unwrap().status(), StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn redirects_are_not_followed() {
+    let (url, _seen) = worker(vec![&["HTTP/1.1 307 x\r\nlocation: /y\r\ncontent-length: 0\r\n\r\n"]]).await;
+    let reply = client().oneshot(post(&url)).await.unwrap();
+    assert_eq!(reply.status(), StatusCode::TEMPORARY_REDIRECT);
+}
+
+#[tokio::test]
+async fn dropping_the_call_closes_the_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let call = tokio::spawn(client().oneshot(post(&url)));
+    let (mut socket, _) = listener.accept().await.unwrap();
+    assert!(read_request(&mut socket).await);
+    call.abort();
+    assert!(!read_request(&mut socket).await, "the end of the connection is seen");
+}
+
+#[test]
+fn the_reply_counts_from_its_first_byte_to_the_next_request() {
+    let seen = track::ReplySeen::default();
+    assert!(!seen.is_seen());
+    seen.wrote();
+    seen.read();
+    seen.wrote(); // the rest of the request, after an early answer
+    assert!(seen.is_seen());
+    seen.answered();
+    seen.read();
+    assert!(seen.is_seen());
+    seen.wrote();
+    assert!(!seen.is_seen());
+}
+
+/// Frames with pauses before them; an exact length that it tells.
+struct Paced {
+    frames: Vec<(Duration, &'static str)>,
+    timer: Option<Pin<Box<tokio::time::Sleep>>>,
+}
+
+impl Paced {
+    fn new(pauses: &[u64]) -> Self {
+        let frames = pauses.iter().rev().map(|pause| (Duration::from_millis(*pause), "x")).collect();
+        Self { frames, timer: None }
+    }
+}
+
+impl Body for Paced {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let Some((pause, _)) = self.frames.last().copied() else { return Poll::Ready(None) };
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(pause)));
+        std::task::ready!(timer.as_mut().poll(cx));
+        self.timer = None;
+        Poll::Ready(self.frames.pop().map(|(_, data)| Ok(Frame::data(Bytes::from_static(data.as_bytes())))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.frames.len() as u64)
+    }
+}
+
+async fn frame<B: Body + Unpin>(body: &mut B) -> Option<Result<Frame<B::Data>, B::Error>> {
+    poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn pauses_below_the_bound_are_let_through_however_long_the_whole() {
+    let start = Instant::now();
+    let mut body = IdleBody::new(Paced::new(&[999; 100]), Duration::from_secs(1));
+    assert_eq!(body.size_hint().exact(), Some(100));
+    let mut frames = 0;
+    while let Some(frame) = frame(&mut body).await {
+        frame.unwrap();
+        frames += 1;
+    }
+    assert_eq!(frames, 100);
+    assert!(body.is_end_stream());
+    assert!(start.elapsed() > Duration::from_secs(99));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_over_the_bound_ends_the_body_with_an_error() {
+    for pauses in [&[1002][..], &[500, 1002]] {
+        let mut body = IdleBody::new(Paced::new(pauses), Duration::from_secs(1));
+        for _ in 1..pauses.len() {
+            frame(&mut body).await.unwrap().unwrap();
+        }
+        let start = Instant::now();
+        let error: BoxError = frame(&mut body).await.unwrap().unwrap_err();
+        assert_eq!(failure(&*error), LegErrorKind::Timeout);
+        let took = start.elapsed();
+        assert!((1000..1002).contains(&took.as_millis()), "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_uses_up_no_time() {
+    let mut body = IdleBody::new(Paced::new(&[10, 10]), Duration::from_secs(1));
+    frame(&mut body).await.unwrap().unwrap();
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    frame(&mut body).await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_boundless_gap_is_no_panic() {
+    let mut body = IdleBody::new(Paced::new(&[10]), Duration::MAX);
+    frame(&mut body).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn the_layer_wraps_the_body() {
+    let inner = tower::service_fn(async |_: Request<Empty<Bytes>>| {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("x")))
+    });
+    let reply =
+        IdleLayer::new(Duration::from_secs(1)).layer(inner).oneshot(Request::default()).await.unwrap();
+    assert_eq!(reply.into_body().size_hint().exact(), Some(1));
+}
+
+// === gathering ===
+
+/// What a body does at each poll.
+#[derive(Clone, Copy)]
+enum Step {
+    Data(&'static str),
+    Large,
+    Pending,
+    Trailers,
+    Error,
+}
+
+struct Steps(std::collections::VecDeque<Step>);
+
+impl Body for Steps {
+    type Data = Bytes;
+    type Error = &'static str;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+        match self.0.pop_front() {
+            Some(Step::Data(text)) => Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(text.as_bytes()))))),
+            Some(Step::Large) => Poll::Ready(Some(Ok(Frame::data(Bytes::from(vec![b'x'; 16 << 10]))))),
+            Some(Step::Trailers) => Poll::Ready(Some(Ok(Frame::trailers(Default::default())))),
+            Some(Step::Error) => Poll::Ready(Some(Err("broken"))),
+            Some(Step::Pending) => Poll::Pending,
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let data = |step: &Step| if let Step::Data(text) = step { text.len() as u64 } else { 0 };
+        SizeHint::with_exact(self.0.iter().map(data).sum())
+    }
+}
+
+/// What comes of each poll, and whether the task asked to be polled again.
+fn gathered(steps: &[Step]) -> Vec<String> {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    };
+    struct Woken(AtomicBool);
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let waker = woken.clone().into();
+    let mut cx = std::task::Context::from_waker(&waker);
+    let mut body = GatherBody::new(Steps(steps.iter().copied().collect()));
+    let mut seen = Vec::new();
+    while seen.len() < 20 {
+        let length = body.size_hint().exact().unwrap();
+        let polled = Pin::new(&mut body).poll_frame(&mut cx);
+        let again = woken.0.swap(false, Ordering::Relaxed);
+        assert!(!again || polled.is_pending());
+        seen.push(match polled {
+            Poll::Pending if again => "again".to_owned(),
+            Poll::Pending => "pending".to_owned(),
+            Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                Ok(data) if data.len() >= 16 << 10 => "large".to_owned(),
+                Ok(data) => {
+                    let left = body.size_hint().exact().unwrap();
+                    assert_eq!(
+                        left + data.len() as u64,
+                        length.max(data.len() as u64),
+                        "the length is kept up"
+                    );
+                    String::from_utf8(data.to_vec()).unwrap()
+                }
+                Err(_) => "trailers".to_owned(),
+            },
+            Poll::Ready(Some(Err(error))) => error.to_owned(),
+            Poll::Ready(None) => "end".to_owned(),
+        });
+        if seen.last().unwrap() == "end" {
+            assert!(body.is_end_stream());
+            break;
+        }
+    }
+    seen
+}
+
+#[test]
+fn what_has_arrived_is_handed_on_in_one_piece() {
+    use Step::{Data, Error, Large, Pending, Trailers};
+    #[rustfmt::skip]
+    let cases: &[(&[Step], &[&str])] = &[
+        (&[], &["end"]),
+        (&[Data("a")], &["a", "end"]),
+        (&[Data("a"), Data("b"), Data("c")], &["abc", "end"]),
+        (&[Pending, Data("a")], &["pending", "a", "end"]),
+        // the connection gets its turns while there are bytes, and more bytes do not earn it more
+        (&[Data("a"), Pending, Data("b"), Pending, Data("c"), Pending, Data("d")], &["again", "again", "abc", "d", "end"]),
+        (&[Data("a"), Pending, Pending, Pending, Pending, Data("b")], &["again", "again", "a", "pending", "b", "end"]),
+        // nothing is lost or moved before an end of any kind
+        (&[Data("a"), Error], &["a", "broken", "end"]),
+        (&[Data("a"), Pending, Error], &["again", "a", "broken", "end"]),
+        (&[Data("a"), Trailers], &["a", "trailers", "end"]),
+        (&[Trailers], &["trailers", "end"]),
+        (&[Error], &["broken", "end"]),
+        (&[Large, Large, Data("a")], &["large", "large", "a", "end"]),
+    ];
+    for (steps, expected) in cases {
+        assert_eq!(gathered(steps), *expected);
+    }
+}
+
+#[test]
+fn the_end_is_told_only_when_nothing_is_held() {
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut body = GatherBody::new(Steps([Step::Data("a"), Step::Pending, Step::Trailers].into()));
+    assert!(Pin::new(&mut body).poll_frame(&mut cx).is_pending());
+    assert!(!body.is_end_stream() && body.size_hint().exact() == Some(1));
+    assert!(Pin::new(&mut body).poll_frame(&mut cx).is_ready());
+    assert!(!body.is_end_stream(), "trailers are to come");
+    assert!(Pin::new(&mut body).poll_frame(&mut cx).is_ready());
+    assert!(body.is_end_stream());
+}

@@ -1,0 +1,296 @@
+use std::{collections::BTreeSet, time::Duration};
+
+use clap::CommandFactory;
+use tower_disagg::trtllm::ContextEndpoint;
+
+use super::*;
+
+fn parse<const N: usize>(flags: [&str; N]) -> Result<Config, ConfigError> {
+    Config::from_args(flags)
+}
+
+/// A file with `text`, removed at the end of the test.
+struct TempFile(std::path::PathBuf);
+
+impl TempFile {
+    fn new(text: &str) -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name =
+            format!("disagg-sidecar-{}-{}.toml", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn clap_accepts_the_definition() {
+    Config::command().debug_assert();
+}
+
+#[test]
+fn the_interface_is_the_documented_one() {
+    let expected = [
+        ("admin-listen", Some("0.0.0.0:9090")),
+        ("allow-context", None),
+        ("config", None),
+        ("connect-timeout", Some("5s")),
+        ("context-retries", Some("1")),
+        ("context-timeout", Some("180s")),
+        ("drain-grace", Some("0s")),
+        ("drain-timeout", Some("30s")),
+        ("engine-version", Some("auto")),
+        ("generation-head-timeout", Some("180s")),
+        ("generation-idle-timeout", Some("300s")),
+        ("generation-url", Some("http://127.0.0.1:8001")),
+        ("listen", Some("0.0.0.0:8000")),
+        ("log", Some("info")),
+        ("log-format", None),
+        ("machine-id", None),
+        ("max-buffered-bytes", Some("1GiB")),
+        ("max-in-flight", Some("4096")),
+        ("max-reply-bytes", Some("64MiB")),
+        ("max-request-bytes", Some("32MiB")),
+        ("node-id", None),
+        ("passthrough", Some("guarded")),
+        ("process-id", None),
+        ("request-body-timeout", Some("30s")),
+        ("settle", Some("on")),
+        ("settle-timeout", Some("30s")),
+    ];
+    let mut command = Config::command();
+    command.build();
+    let found: BTreeSet<_> = command
+        .get_arguments()
+        .filter(|arg| file::is_setting(arg))
+        .map(|arg| {
+            let default = arg.get_default_values().first().map(|value| value.to_str().unwrap().to_owned());
+            (arg.get_long().unwrap().to_owned(), default)
+        })
+        .collect();
+    let expected = expected.map(|(flag, default)| (flag.to_owned(), default.map(str::to_owned)));
+    assert_eq!(found, expected.into());
+}
+
+#[test]
+fn environment_names_follow_the_flags() {
+    let command = Config::command();
+    for arg in command.get_arguments().filter(|arg| file::is_setting(arg)) {
+        let flag = arg.get_long().unwrap();
+        let expected = format!("DISAGG_{}", flag.to_uppercase().replace('-', "_"));
+        assert_eq!(arg.get_env().and_then(|name| name.to_str()), Some(&*expected), "--{flag}");
+        assert!(arg.get_help().is_some(), "--{flag} has no help");
+    }
+}
+
+#[test]
+fn every_flag_is_a_key_of_the_file() {
+    let mut command = Config::command();
+    command.build();
+    for arg in command.get_arguments().filter(|arg| file::is_setting(arg)) {
+        let flag = arg.get_long().unwrap();
+        let result = file::apply(Config::command(), &format!("{flag} = \"x\""));
+        assert_eq!(result.is_ok(), flag != "config", "{flag}");
+    }
+}
+
+#[test]
+fn a_flag_beats_the_file_and_the_file_beats_the_default() {
+    let file = TempFile::new(
+        "max-in-flight = 7\ncontext-timeout = \"7s\"\nallow-context = [\"a:1\", \"b:2\"]\nsettle = \"off\"\nnode-id = 1\nprocess-id = 2",
+    );
+    let config = parse(["--config", file.path(), "--context-timeout", "9s"]).unwrap();
+    assert_eq!(config.max_in_flight, 7);
+    assert_eq!(config.context_timeout, Duration::from_secs(9));
+    assert_eq!(config.connect_timeout, Duration::from_secs(5));
+    assert_eq!(config.settle, Switch::Off);
+    assert_eq!((config.node_id, config.process_id), (Some(1), Some(2)));
+    let allowed: Vec<_> = config.allow_context.iter().map(ToString::to_string).collect();
+    assert_eq!(allowed, ["a:1", "b:2"]);
+    let config = parse(["--config", file.path(), "--allow-context", "c:3"]).unwrap();
+    assert_eq!(config.allow_context, ["c:3".parse().unwrap()], "a list is replaced, not added to");
+}
+
+#[test]
+fn the_environment_beats_the_file() {
+    // a variable that always exists stands for one of ours, so that no test changes the environment
+    let file = TempFile::new("max-in-flight = 7\nlog = \"debug\"");
+    let command = Config::command().mut_args(|arg| match arg.get_long() {
+        Some("log") => arg.env("CARGO_PKG_NAME"),
+        _ => arg.env(None::<&str>),
+    });
+    let args = ["disagg-sidecar", "--config", file.path()];
+    let config = read(command, args.map(Into::into).into()).unwrap();
+    assert_eq!(config.log.as_str(), std::env::var("CARGO_PKG_NAME").unwrap());
+    assert_eq!(config.max_in_flight, 7);
+}
+
+#[test]
+fn bad_settings_are_refused_by_name() {
+    #[rustfmt::skip]
+    let cases: &[(&[&str], &str)] = &[
+        (&["--no-such-flag"], "--no-such-flag"),
+        (&["--auth-key-file", "/x"], "--auth-key-file"),
+        (&["positional"], "positional"),
+        (&["--context-timeout", "soon"], "--context-timeout"),
+        (&["--context-timeout", "0s"], "--context-timeout"),
+        (&["--context-timeout", "2years"], "--context-timeout"),
+        (&["--max-request-bytes", "many"], "--max-request-bytes"),
+        (&["--max-request-bytes", "0"], "--max-request-bytes"),
+        (&["--max-in-flight", "0"], "--max-in-flight"),
+        (&["--listen", "nowhere"], "--listen"),
+        (&["--generation-url", "not a url"], "--generation-url"),
+        (&["--generation-url", "https://h:1"], "--generation-url"),
+        (&["--generation-url", "http://h:1/path"], "--generation-url"),
+        (&["--generation-url", "http://h:1?q"], "--generation-url"),
+        (&["--generation-url", "http://u@h:1"], "--generation-url"),
+        (&["--generation-url", "http://h:0"], "--generation-url"),
+        (&["--generation-url", "http://h:x"], "--generation-url"),
+        (&["--generation-url", "h:1"], "--generation-url"),
+        (&["--engine-version", "new"], "--engine-version"),
+        (&["--engine-version", "1.2.0"], "--engine-version"),
+        (&["--allow-context", "no-port"], "--allow-context"),
+        (&["--passthrough", "maybe"], "--passthrough"),
+        (&["--settle", "maybe"], "--settle"),
+        (&["--context-retries=-1"], "--context-retries"),
+        (&["--node-id", "256", "--process-id", "0"], "--node-id"),
+        (&["--node-id", "1", "--process-id", "64"], "--process-id"),
+        (&["--node-id", "1"], "--process-id"),
+        (&["--process-id", "1"], "--node-id"),
+        (&["--machine-id", "1021"], "--machine-id"),
+        (&["--machine-id", "1", "--node-id", "1", "--process-id", "1"], "--machine-id"),
+        (&["--log", "a=b=c"], "--log"),
+        (&["--log-format", "xml"], "--log-format"),
+        (&["--config", "/no/such/file"], "/no/such/file"),
+    ];
+    for (flags, name) in cases {
+        let error = Config::from_args(*flags).expect_err(&format!("{flags:?} was accepted"));
+        assert!(error.to_string().contains(name), "{flags:?}: {error}");
+        assert_eq!(error.0.exit_code(), 2, "{flags:?}");
+    }
+}
+
+#[test]
+fn bad_files_are_refused_by_name() {
+    let cases = [
+        ("no-such-key = 1", "no-such-key"),
+        ("context_timeout = \"1s\"", "context_timeout"),
+        ("config = \"other\"", "config"),
+        ("help = \"x\"", "help"),
+        ("context-timeout = \"soon\"", "--context-timeout"),
+        ("context-timeout = 1.5", "context-timeout"),
+        ("context-timeout = [\"1s\"]", "context-timeout"),
+        ("allow-context = [1.5]", "allow-context"),
+        ("node-id = 1", "--process-id"),
+        ("node-id =", "TOML"),
+    ];
+    for (text, name) in cases {
+        let file = TempFile::new(text);
+        let error = parse(["--config", file.path()]).expect_err(&format!("{text:?} was accepted"));
+        assert!(error.to_string().contains(name), "{text:?}: {error}");
+        assert_eq!(error.0.exit_code(), 2, "{text:?}");
+    }
+}
+
+#[test]
+fn help_is_no_error() {
+    let error = parse(["--help"]).unwrap_err();
+    assert_eq!(error.0.exit_code(), 0);
+    for text in ["--context-timeout <TIME>", "Workers:", "[default: 180s]", "DISAGG_"] {
+        assert!(error.to_string().contains(text), "{text}: {error}");
+    }
+}
+
+#[test]
+fn values() {
+    let config =
+        parse(["--max-request-bytes", "1KiB", "--max-reply-bytes", "2k", "--drain-timeout", "0s"]).unwrap();
+    assert_eq!((config.max_request_bytes, config.max_reply_bytes), (1024, 2048));
+    assert_eq!(config.drain_timeout, Duration::ZERO);
+    let config = parse(["--generation-url", "http://[::1]:8001/", "--engine-version", "1.3.0rc24"]).unwrap();
+    assert_eq!(config.generation_url.uri().authority().unwrap(), "[::1]:8001");
+    assert!(matches!(config.engine_version, EngineVersion::Pinned(_)));
+    assert_eq!(parse([]).unwrap().engine_version, EngineVersion::Auto);
+}
+
+#[test]
+fn allow_list() {
+    #[rustfmt::skip]
+    let cases: &[(&str, &[&str], &[&str])] = &[
+        ("127.0.0.1:8001", &["127.0.0.1:8001"],
+            &["127.0.0.1:9090", "localhost:8001", "[::ffff:127.0.0.1]:8001", "127.0.0.2:8001", "127.0.0.1.evil.test:8001"]),
+        ("Host.Test:1", &["host.test:1", "HOST.TEST:1"], &["host.test:2", "a.host.test:1", "host.testx:1"]),
+        ("*.pods.test:80", &["a.pods.test:80", "a.b.PODS.test:80", "a.pods.test.:80"],
+            &["pods.test:80", "xpods.test:80", "a.pods.testx:80", "a.pods.test:81", "10.0.0.1:80"]),
+        ("10.0.0.0/8:8000-8010", &["10.1.2.3:8000", "10.255.0.1:8010"],
+            &["10.1.2.3:7999", "10.1.2.3:8011", "11.0.0.1:8000", "[::ffff:10.1.2.3]:8000", "ten.test:8000"]),
+        ("10.0.0.7/32:1", &["10.0.0.7:1"], &["10.0.0.8:1"]),
+        ("0.0.0.0/0:1", &["10.0.0.7:1"], &["[::1]:1", "a.test:1"]),
+        ("fd00::/8:1", &["[fd00::1]:1"], &["[fe80::1]:1", "10.0.0.1:1"]),
+        ("::/0:1", &["[2001:db8::1]:1"], &["[::ffff:10.0.0.1]:1", "10.0.0.1:1"]),
+        ("::ffff:10.0.0.0/104:1", &["[::ffff:10.0.0.1]:1"], &["10.0.0.1:1", "[::ffff:11.0.0.1]:1"]),
+        ("[fd00::]/8:1-2", &["[fd00:0:0::1]:2"], &["[fd00::1]:3"]),
+    ];
+    for (entry, good, bad) in cases {
+        let entry: AllowEntry = entry.parse().unwrap();
+        let allows = |text: &&str| entry.allows(&text.parse::<ContextEndpoint>().unwrap());
+        for endpoint in *good {
+            assert!(allows(endpoint), "{entry}: {endpoint} is refused");
+        }
+        for endpoint in *bad {
+            assert!(!allows(endpoint), "{entry}: {endpoint} is let through");
+        }
+        assert_eq!(entry.to_string().parse::<AllowEntry>().unwrap(), entry);
+    }
+}
+
+#[test]
+fn malformed_entries_are_refused() {
+    for text in [
+        "",
+        "h",
+        "h:",
+        "h:0",
+        "h:65536",
+        "h:+1",
+        "h:1-2",
+        "*:1",
+        "*.:1",
+        "*a.test:1",
+        "a.*.test:1",
+        "*.10.0.0.1:1",
+        "10.0.0.0/33:1",
+        "10.0.0.0/+8:1",
+        "10.0.0.0/8",
+        "10.0.0.0/8:",
+        "10.0.0.0/8:2-1",
+        "10.0.0.0/8:0-5",
+        "10.0.0.0/8:1-",
+        "h/8:1",
+        "[10.0.0.0]/8:1",
+        "http://h:1",
+        "h:1,",
+        " h:1",
+    ] {
+        assert!(text.parse::<AllowEntry>().is_err(), "{text:?} is accepted");
+    }
+}
+
+#[test]
+fn an_empty_list_allows_everything() {
+    let endpoint: ContextEndpoint = "h:1".parse().unwrap();
+    assert!(allow::is_allowed(&[], &endpoint));
+    assert!(!allow::is_allowed(&["h:2".parse().unwrap()], &endpoint));
+    assert!(allow::is_allowed(&["h:2".parse().unwrap(), "h:1".parse().unwrap()], &endpoint));
+}

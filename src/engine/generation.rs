@@ -1,0 +1,171 @@
+use std::{
+    future::Future,
+    mem,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::{Request, uri::Authority};
+use tower_disagg::{
+    error::{BoxError, GenerationError, GenerationErrorKind},
+    trtllm::{Engine, SUPPORTED},
+};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::{
+    Releases,
+    probe::{self, VersionProbe},
+};
+
+/// Stands before the context leg: refuses a handoff when the local generation worker could not take it over, so that
+/// no context run is spent on it.
+///
+/// A worker that has not been heard of is asked there and then: it may be loading still, or gone.
+#[derive(Debug, Clone)]
+pub(crate) struct GenerationGateLayer<P> {
+    releases: Releases,
+    probe: P,
+    authority: Authority,
+}
+
+impl<P> GenerationGateLayer<P> {
+    /// For the generation worker at `authority`.
+    pub(crate) fn new(releases: Releases, probe: P, authority: Authority) -> Self {
+        Self { releases, probe, authority }
+    }
+}
+
+impl<S, P: Clone> Layer<S> for GenerationGateLayer<P> {
+    type Service = GenerationGate<S, P>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        GenerationGate { inner, gate: self.clone() }
+    }
+}
+
+/// The service of [`GenerationGateLayer`].
+#[derive(Debug, Clone)]
+pub(crate) struct GenerationGate<S, P> {
+    inner: S,
+    gate: GenerationGateLayer<P>,
+}
+
+impl<S, P, B> Service<Request<B>> for GenerationGate<S, P>
+where
+    S: Service<Request<B>, Response: Send, Error = BoxError, Future: Send> + Clone + Send + 'static,
+    P: VersionProbe,
+    B: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = GateFuture<S::Future, S::Response>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        match self.gate.releases.local() {
+            Some(engine) if engine.is_supported() => GateFuture::Through(self.inner.call(request)),
+            known => {
+                let clone = self.inner.clone();
+                let mut inner = mem::replace(&mut self.inner, clone);
+                let gate = self.gate.clone();
+                GateFuture::Asking(Box::pin(async move {
+                    gate.admit(known).await?;
+                    inner.call(request).await
+                }))
+            }
+        }
+    }
+}
+
+/// The future of [`GenerationGate`].
+#[pin_project::pin_project(project = GateProj)]
+pub(crate) enum GateFuture<F, R> {
+    Through(#[pin] F),
+    Asking(Pin<Box<dyn Future<Output = Result<R, BoxError>> + Send>>),
+}
+
+impl<F, R> Future for GateFuture<F, R>
+where
+    F: Future<Output = Result<R, BoxError>>,
+{
+    type Output = Result<R, BoxError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project() {
+            GateProj::Through(inner) => inner.poll(cx),
+            GateProj::Asking(inner) => inner.as_mut().poll(cx),
+        }
+    }
+}
+
+impl<F, R> std::fmt::Debug for GateFuture<F, R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Through(_) => "GateFuture::Through",
+            Self::Asking(_) => "GateFuture::Asking",
+        })
+    }
+}
+
+impl<P: VersionProbe> GenerationGateLayer<P> {
+    async fn admit(&self, known: Option<Engine>) -> Result<(), GenerationError> {
+        let engine = match known {
+            Some(engine) => engine,
+            None => self
+                .hear()
+                .await
+                .map_err(|error| GenerationError::new(GenerationErrorKind::Unreachable).with_source(error))?,
+        };
+        if engine.is_supported() {
+            return Ok(());
+        }
+        let message = format!(
+            "the generation worker is of release {engine}, which cannot take a handoff over: {SUPPORTED} can"
+        );
+        Err(GenerationError::new(GenerationErrorKind::UnsupportedEngine).with_message(message))
+    }
+
+    /// The release, asked for when it is not known; `None` when there is no telling yet.
+    pub(crate) async fn settled(&self) -> Option<Engine> {
+        if self.releases.local().is_none() {
+            let _ = self.hear().await;
+        }
+        self.releases.local()
+    }
+
+    /// Asks once. What a worker answers that is still loading does not last.
+    async fn hear(&self) -> Result<Engine, BoxError> {
+        let answer = probe::ask(self.probe.clone(), &self.authority).await?;
+        if answer.lasting {
+            self.releases.set_local(answer.engine.clone());
+        }
+        Ok(answer.engine)
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Asks the local generation worker for its release until it answers, and again whenever it is in doubt. Never ends.
+pub(crate) async fn watch<P: VersionProbe>(gate: GenerationGateLayer<P>) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        if gate.releases.local().is_some() {
+            gate.releases.doubted().await;
+            pause = FIRST_PAUSE;
+            continue;
+        }
+        if let Err(error) = gate.hear().await {
+            tracing::debug!(%error, "the generation worker does not answer yet");
+        }
+        if gate.releases.local().is_none() {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{sync::Notify, time::Instant};
+use tower_disagg::trtllm::Engine;
+
+use super::probe::Answer;
+
+/// What is known of the workers' releases. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Releases(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    pinned: Option<Engine>,
+    local: Mutex<Local>,
+    stale: Notify,
+    contexts: Mutex<HashMap<Box<str>, Arc<Context>>>,
+}
+
+#[derive(Debug, Default)]
+struct Local {
+    /// What was last heard, also when it has to be asked again.
+    engine: Engine,
+    fresh: bool,
+}
+
+/// What is known of one context worker.
+#[derive(Debug, Default)]
+pub(super) struct Context {
+    known: Mutex<Option<(Engine, Instant)>>,
+    /// Held by the one that asks.
+    pub(super) asking: tokio::sync::Mutex<()>,
+    /// How often there was no connection.
+    failures: AtomicU64,
+}
+
+/// How long the release of a context worker is taken for true.
+const LASTING: Duration = Duration::from_secs(60 * 60);
+/// How long one is left alone that did not say.
+const SHORT: Duration = Duration::from_secs(60);
+/// How many context workers are remembered.
+const MOST: usize = 1024;
+
+impl Releases {
+    /// Nothing is known yet, or `pinned` holds for all workers.
+    pub(crate) fn new(pinned: Option<Engine>) -> Self {
+        Self(Arc::new(State {
+            pinned,
+            local: Mutex::default(),
+            stale: Notify::new(),
+            contexts: Mutex::default(),
+        }))
+    }
+
+    /// The release that was set for all workers.
+    pub(super) fn pinned(&self) -> Option<&Engine> {
+        self.0.pinned.as_ref()
+    }
+
+    // === the local generation worker ===
+
+    /// The release of the local generation worker; `None` when it has to be asked.
+    pub(crate) fn local(&self) -> Option<Engine> {
+        if let Some(pinned) = &self.0.pinned {
+            return Some(pinned.clone());
+        }
+        let local = lock(&self.0.local);
+        local.fresh.then(|| local.engine.clone())
+    }
+
+    /// The same; the last one heard when it has to be asked.
+    pub(crate) fn local_or_last(&self) -> Engine {
+        self.0.pinned.clone().unwrap_or_else(|| lock(&self.0.local).engine.clone())
+    }
+
+    pub(super) fn set_local(&self, engine: Engine) {
+        let mut local = lock(&self.0.local);
+        if local.fresh && local.engine == engine {
+            return;
+        }
+        if !engine.is_supported() {
+            tracing::error!(release = %engine, "the generation worker's release is not supported");
+        } else if engine.is_newer_than_known() && local.engine != engine {
+            tracing::warn!(release = %engine, "the generation worker is newer than any release known here");
+        } else {
+            tracing::info!(release = %engine, "the generation worker answers");
+        }
+        *local = Local { engine, fresh: true };
+    }
+
+    /// The local generation worker has to be asked again: its connection failed, so it may have been replaced.
+    pub(crate) fn doubt_local(&self) {
+        lock(&self.0.local).fresh = false;
+        self.0.stale.notify_one();
+    }
+
+    /// Waits until [`doubt_local`](Self::doubt_local) was called.
+    pub(super) async fn doubted(&self) {
+        self.0.stale.notified().await;
+    }
+
+    // === context workers ===
+
+    /// The release of a context worker, named by its authority in normal form.
+    pub(crate) fn context(&self, authority: &str) -> Engine {
+        if let Some(pinned) = &self.0.pinned {
+            return pinned.clone();
+        }
+        let entry = lock(&self.0.contexts).get(authority).cloned();
+        entry.and_then(|entry| entry.known()).unwrap_or_default()
+    }
+
+    /// What is kept on a context worker, made when there is nothing.
+    pub(super) fn entry(&self, authority: &str) -> Arc<Context> {
+        let mut contexts = lock(&self.0.contexts);
+        if let Some(entry) = contexts.get(authority) {
+            return entry.clone();
+        }
+        if contexts.len() >= MOST {
+            make_room(&mut contexts);
+        }
+        let entry = Arc::<Context>::default();
+        contexts.insert(authority.into(), entry.clone());
+        entry
+    }
+
+    /// Forgets a context worker whose connection failed.
+    pub(super) fn forget(&self, authority: &str) {
+        lock(&self.0.contexts).remove(authority);
+    }
+
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        lock(&self.0.contexts).len()
+    }
+}
+
+/// Drops what has run out, and if there is nothing of that kind, what will run out first.
+fn make_room(contexts: &mut HashMap<Box<str>, Arc<Context>>) {
+    let before = contexts.len();
+    contexts.retain(|_, entry| entry.known().is_some());
+    if contexts.len() < before {
+        return;
+    }
+    let until = |entry: &Context| lock(&entry.known).as_ref().map(|(_, until)| *until);
+    let first = contexts.iter().min_by_key(|(_, entry)| until(entry)).map(|(name, _)| name.clone());
+    if let Some(name) = first {
+        contexts.remove(&name);
+    }
+}
+
+impl Context {
+    /// The release, while it is taken for true.
+    pub(super) fn known(&self) -> Option<Engine> {
+        let known = lock(&self.known);
+        known.as_ref().filter(|(_, until)| Instant::now() < *until).map(|(engine, _)| engine.clone())
+    }
+
+    pub(super) fn learn(&self, answer: &Answer) {
+        let until = Instant::now() + if answer.lasting { LASTING } else { SHORT };
+        *lock(&self.known) = Some((answer.engine.clone(), until));
+    }
+
+    pub(super) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Acquire)
+    }
+
+    pub(super) fn failed(&self) {
+        self.failures.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// Nothing here panics while it holds a lock; if it ever did, what the lock protects is whole all the same.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,304 @@
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response, uri::Authority};
+use tokio::time::advance;
+use tower::{ServiceExt, service_fn, util::BoxCloneSyncService};
+use tower_disagg::{
+    error::{BoxError, ErrorReply},
+    leg::{LegBody, LegError, LegErrorKind},
+    trtllm::{Engine, Release},
+};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::*;
+use crate::client::failure;
+
+type Client = BoxCloneSyncService<Request<LegBody>, Response<Bytes>, BoxError>;
+
+/// What workers answer to `GET /version`, by authority, and how often they were asked.
+#[derive(Clone, Default)]
+struct Workers(Arc<Mutex<HashMap<String, Said>>>, Arc<AtomicUsize>);
+
+#[derive(Clone)]
+enum Said {
+    Reply(u16, &'static str),
+    Fails(LegErrorKind),
+}
+
+impl Workers {
+    fn say(&self, authority: &str, said: Said) {
+        self.0.lock().unwrap().insert(authority.to_owned(), said);
+    }
+
+    fn asked(&self) -> usize {
+        self.1.swap(0, Ordering::Relaxed)
+    }
+
+    /// A worker says its release as soon as others had their turn.
+    fn probe(&self) -> Client {
+        let workers = self.clone();
+        BoxCloneSyncService::new(service_fn(move |request: Request<LegBody>| {
+            let workers = workers.clone();
+            async move {
+                tokio::task::yield_now().await;
+                assert_eq!((request.method().as_str(), request.uri().path()), ("GET", "/version"));
+                workers.1.fetch_add(1, Ordering::Relaxed);
+                let authority = request.uri().authority().unwrap().as_str();
+                let said = workers.0.lock().unwrap().get(authority).cloned();
+                match said.unwrap_or(Said::Fails(LegErrorKind::Connect)) {
+                    Said::Reply(status, body) => Ok(Response::builder()
+                        .status(status)
+                        .body(Bytes::from_static(body.as_bytes()))
+                        .unwrap()),
+                    Said::Fails(kind) => Err(BoxError::from(LegError::new(kind))),
+                }
+            }
+        }))
+    }
+}
+
+const RC24: Said = Said::Reply(200, r#"{"version":"1.3.0rc24"}"#);
+const OLD: Said = Said::Reply(200, r#"{"version":"1.2.0"}"#);
+
+fn release(text: &str) -> Engine {
+    Engine::Known(Release::parse(text))
+}
+
+/// A leg that answers, or fails as it is told.
+fn leg(fails: Option<LegErrorKind>) -> (Client, Arc<AtomicUsize>) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let leg = service_fn(move |_: Request<LegBody>| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        std::future::ready(match fails {
+            None => Ok(Response::new(Bytes::new())),
+            Some(kind) => Err(BoxError::from(LegError::new(kind))),
+        })
+    });
+    (BoxCloneSyncService::new(leg), calls)
+}
+
+fn to(authority: &str) -> Request<LegBody> {
+    Request::post(format!("http://{authority}/v1/chat/completions")).body(LegBody::empty()).unwrap()
+}
+
+async fn call<S>(service: &S, authority: &str) -> Result<(), LegErrorKind>
+where
+    S: Service<Request<LegBody>, Response = Response<Bytes>, Error = BoxError> + Clone,
+{
+    service.clone().oneshot(to(authority)).await.map(|_| ()).map_err(|error| failure(&*error))
+}
+
+// === context workers ===
+
+#[tokio::test(start_paused = true)]
+async fn a_context_worker_is_asked_once_an_hour() {
+    let (workers, releases) = (Workers::default(), Releases::new(None));
+    workers.say("c:1", RC24);
+    let (leg, calls) = leg(None);
+    let gate = ContextGateLayer::new(releases.clone(), workers.probe()).layer(leg);
+    assert_eq!(releases.context("c:1"), Engine::Unknown);
+    call(&gate, "c:1").await.unwrap();
+    assert_eq!(releases.context("c:1"), release("1.3.0rc24"));
+    assert_eq!(workers.asked(), 1);
+    advance(Duration::from_secs(3599)).await;
+    call(&gate, "c:1").await.unwrap();
+    assert_eq!(workers.asked(), 0);
+    advance(Duration::from_secs(1)).await;
+    call(&gate, "c:1").await.unwrap();
+    assert_eq!(workers.asked(), 1);
+    assert_eq!(calls.load(Ordering::Relaxed), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_context_workers_may_say() {
+    use LegErrorKind::{Connect, Interrupted, Lost, ReplyTooLarge, Timeout, UnsupportedEngine};
+    // what a worker says; what becomes of the leg; whether it is asked again after a minute
+    for (said, result, again) in [
+        (RC24, Ok(()), false),
+        (OLD, Err(UnsupportedEngine), false),
+        (Said::Reply(404, "no"), Ok(()), false),
+        (Said::Reply(200, "junk"), Ok(()), true),
+        (Said::Reply(200, r#"{"version":7}"#), Ok(()), true),
+        (Said::Reply(200, ""), Ok(()), true),
+        (Said::Reply(500, r#"{"version":"1.2.0"}"#), Ok(()), true),
+        (Said::Reply(307, ""), Ok(()), true),
+        (Said::Fails(Timeout), Ok(()), true),
+        (Said::Fails(Interrupted), Ok(()), true),
+        (Said::Fails(ReplyTooLarge), Ok(()), true),
+        (Said::Fails(Connect), Err(Connect), true),
+        (Said::Fails(Lost), Err(Lost), true),
+    ] {
+        let (workers, releases) = (Workers::default(), Releases::new(None));
+        workers.say("c:1", said);
+        let (leg, calls) = leg(None);
+        let gate = ContextGateLayer::new(releases, workers.probe()).layer(leg);
+        assert_eq!(call(&gate, "c:1").await, result);
+        assert_eq!(calls.load(Ordering::Relaxed), usize::from(result.is_ok()));
+        assert_eq!(workers.asked(), 1);
+        advance(Duration::from_secs(60)).await;
+        let _ = call(&gate, "c:1").await;
+        assert_eq!(workers.asked() == 1, again);
+    }
+}
+
+#[tokio::test]
+async fn a_failed_connection_makes_it_unknown_again() {
+    for (kind, forgotten) in [
+        (LegErrorKind::Connect, true),
+        (LegErrorKind::Lost, true),
+        (LegErrorKind::Interrupted, false),
+        (LegErrorKind::Timeout, false),
+    ] {
+        let (workers, releases) = (Workers::default(), Releases::new(None));
+        workers.say("c:1", RC24);
+        let gate = ContextGateLayer::new(releases.clone(), workers.probe()).layer(leg(Some(kind)).0);
+        assert_eq!(call(&gate, "c:1").await, Err(kind));
+        assert_eq!(releases.context("c:1") == Engine::Unknown, forgotten, "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn one_asks_for_all() {
+    let (workers, releases) = (Workers::default(), Releases::new(None));
+    workers.say("c:1", RC24);
+    let gate = ContextGateLayer::new(releases, workers.probe()).layer(leg(None).0);
+    let (a, b, c) = tokio::join!(call(&gate, "c:1"), call(&gate, "c:1"), call(&gate, "c:1"));
+    assert_eq!((a, b, c), (Ok(()), Ok(()), Ok(())));
+    assert_eq!(workers.asked(), 1);
+    // nobody is there: those who wait are told so, too
+    let (a, b, c) = tokio::join!(call(&gate, "d:1"), call(&gate, "d:1"), call(&gate, "d:1"));
+    let gone = Err(LegErrorKind::Connect);
+    assert_eq!((a, b, c), (gone, gone, gone));
+    assert_eq!(workers.asked(), 1);
+}
+
+#[tokio::test]
+async fn whoever_asks_may_leave() {
+    let (workers, releases) = (Workers::default(), Releases::new(None));
+    workers.say("c:1", RC24);
+    let gate = ContextGateLayer::new(releases, workers.probe()).layer(leg(None).0);
+    {
+        let mut first = std::pin::pin!(call(&gate, "c:1"));
+        tokio_test_poll(first.as_mut()).await;
+    }
+    call(&gate, "c:1").await.unwrap();
+}
+
+/// Polls once.
+async fn tokio_test_poll<F: Future>(mut future: std::pin::Pin<&mut F>) {
+    std::future::poll_fn(|cx| {
+        assert!(future.as_mut().poll(cx).is_pending());
+        std::task::Poll::Ready(())
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_number_of_context_workers_remembered_is_bounded() {
+    let (workers, releases) = (Workers::default(), Releases::new(None));
+    let gate = ContextGateLayer::new(releases.clone(), workers.probe()).layer(leg(None).0);
+    for port in 1..=1100 {
+        let authority = format!("c:{port}");
+        workers.say(&authority, RC24);
+        call(&gate, &authority).await.unwrap();
+        advance(Duration::from_millis(1)).await;
+    }
+    assert_eq!(releases.remembered(), 1024);
+    assert_eq!(releases.context("c:1"), Engine::Unknown, "the oldest went");
+    assert_eq!(releases.context("c:1100"), release("1.3.0rc24"));
+}
+
+#[tokio::test]
+async fn a_pinned_release_asks_nobody() {
+    let (workers, releases) = (Workers::default(), Releases::new(Some(release("1.3.0rc20"))));
+    let gate = ContextGateLayer::new(releases.clone(), workers.probe()).layer(leg(None).0);
+    call(&gate, "c:1").await.unwrap();
+    let gate = generation_gate(&releases, &workers).layer(leg(None).0);
+    call(&gate, "x:1").await.unwrap();
+    assert_eq!(workers.asked(), 0);
+    assert_eq!(releases.context("c:1"), release("1.3.0rc20"));
+    assert_eq!(releases.local_or_last(), release("1.3.0rc20"));
+}
+
+// === the generation worker ===
+
+fn generation_gate(releases: &Releases, workers: &Workers) -> GenerationGateLayer<Client> {
+    GenerationGateLayer::new(releases.clone(), workers.probe(), Authority::from_static("g:1"))
+}
+
+#[tokio::test]
+async fn what_the_generation_worker_may_say() {
+    for (said, code, lasting) in [
+        (RC24, None, true),
+        (OLD, Some((502, "unsupported_engine_version")), true),
+        (Said::Reply(404, ""), None, true),
+        (Said::Reply(503, ""), None, false),
+        (Said::Reply(200, "junk"), None, false),
+        (Said::Fails(LegErrorKind::Timeout), None, false),
+        (Said::Fails(LegErrorKind::Connect), Some((503, "generation_unreachable")), false),
+        (Said::Fails(LegErrorKind::Lost), Some((503, "generation_unreachable")), false),
+    ] {
+        let (workers, releases) = (Workers::default(), Releases::new(None));
+        workers.say("g:1", said);
+        let (leg, calls) = leg(None);
+        let gate = generation_gate(&releases, &workers).layer(leg);
+        for attempt in 1..=2 {
+            let result = gate.clone().oneshot(to("x:1")).await;
+            let reply = result.err().map(|error| ErrorReply::of(&*error));
+            assert_eq!(reply.as_ref().map(|reply| (reply.status.as_u16(), reply.code)), code);
+            if let Some(reply) = reply.filter(|reply| reply.status == 502) {
+                assert!(reply.message.contains("1.2.0") && reply.message.contains("1.3.0rc3"), "{reply:?}");
+            }
+            assert_eq!(calls.load(Ordering::Relaxed), if code.is_none() { attempt } else { 0 });
+        }
+        assert_eq!(workers.asked(), if lasting { 1 } else { 2 });
+        assert_eq!(releases.local().is_some(), lasting);
+    }
+}
+
+#[tokio::test]
+async fn a_doubted_generation_worker_is_asked_again() {
+    let (workers, releases) = (Workers::default(), Releases::new(None));
+    workers.say("g:1", RC24);
+    let gate = generation_gate(&releases, &workers).layer(leg(None).0);
+    call(&gate, "x:1").await.unwrap();
+    releases.doubt_local();
+    assert_eq!(releases.local(), None);
+    assert_eq!(
+        releases.local_or_last(),
+        release("1.3.0rc24"),
+        "requests on their way are shaped for the last one"
+    );
+    workers.say("g:1", Said::Reply(200, r#"{"version":"1.4.0rc1"}"#));
+    call(&gate, "x:1").await.unwrap();
+    assert_eq!(releases.local(), Some(release("1.4.0rc1")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_asked_until_it_answers_and_again_when_in_doubt() {
+    let (workers, releases) = (Workers::default(), Releases::new(None));
+    let task = tokio::spawn(watch(generation_gate(&releases, &workers)));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let asked = workers.asked();
+    assert!((15..30).contains(&asked), "{asked} questions in a minute");
+    workers.say("g:1", RC24);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(releases.local(), Some(release("1.3.0rc24")));
+    workers.asked();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(workers.asked(), 0);
+    releases.doubt_local();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!((workers.asked(), releases.local().is_some()), (1, true));
+    task.abort();
+}

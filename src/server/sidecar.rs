@@ -1,0 +1,199 @@
+use std::{convert::Infallible, error::Error, fmt, io, net::SocketAddr};
+
+use hyper::body::Incoming;
+use tokio::{
+    net::TcpListener,
+    sync::mpsc,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use super::{
+    Outcome, Phase, Phases, Signals,
+    accept::{self, Ends},
+    admin::Admin,
+    drain::drain,
+    front::Front,
+};
+use crate::{
+    config::{Config, EngineVersion},
+    engine,
+    stack::Assembly,
+    telemetry,
+};
+
+/// How long a request that was cut may take to be gone, and the answer to a last probe to be written.
+const LAST_WORDS: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// How much longer than the data port the admin port is open, so that a probe that is under way is answered.
+const LAST_PROBE: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// The sidecar: two listeners and the stack.
+///
+/// ```no_run
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// use disagg_sidecar::{Config, Outcome, Sidecar};
+///
+/// let config = Config::from_args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])?;
+/// let sidecar = Sidecar::bind(config).await?;
+/// let (address, handle) = (sidecar.data_addr(), sidecar.handle());
+/// let running = tokio::spawn(sidecar.run());
+/// // ... send requests to `address` ...
+/// handle.drain();
+/// assert_eq!(running.await?, Outcome::Complete);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Sidecar {
+    config: Config,
+    data: (TcpListener, SocketAddr),
+    admin: (TcpListener, SocketAddr),
+    phases: Phases,
+}
+
+/// Ends a [`Sidecar`] from elsewhere. Clones end the same one.
+#[derive(Debug, Clone)]
+pub struct Handle(Phases);
+
+impl Handle {
+    /// Withdraws readiness, serves on for the grace time, finishes what runs, and ends. As SIGTERM does.
+    pub fn drain(&self) {
+        self.0.advance(Phase::Leaving);
+    }
+
+    /// Ends at once. What runs ends visibly incomplete. As a second SIGTERM does.
+    pub fn cut(&self) {
+        self.0.advance(Phase::Hurrying);
+    }
+
+    /// Drains at the first signal and cuts at the second. Never ends.
+    pub async fn obey(self, mut signals: Signals) -> Infallible {
+        signals.next().await;
+        tracing::info!("draining; a second signal cuts what still runs");
+        self.drain();
+        loop {
+            signals.next().await;
+            self.cut();
+        }
+    }
+}
+
+/// Why a sidecar could not be started.
+#[derive(Debug)]
+pub struct StartError {
+    flag: &'static str,
+    address: SocketAddr,
+    source: io::Error,
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot listen on {} ({}): {}", self.address, self.flag, self.source)
+    }
+}
+
+impl Error for StartError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+impl Sidecar {
+    /// Opens both ports. From now on clients can connect; they are served once [`run`](Self::run) is called.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a port cannot be opened.
+    pub async fn bind(config: Config) -> Result<Self, StartError> {
+        let open = async |flag, address| {
+            let failed = |source| StartError { flag, address, source };
+            let listener = TcpListener::bind(address).await.map_err(failed)?;
+            let address = listener.local_addr().map_err(failed)?;
+            Ok((listener, address))
+        };
+        let data = open("--listen", config.listen).await?;
+        let admin = open("--admin-listen", config.admin_listen).await?;
+        telemetry::metrics();
+        Ok(Self { config, data, admin, phases: Phases::new() })
+    }
+
+    /// Where requests are served.
+    pub fn data_addr(&self) -> SocketAddr {
+        self.data.1
+    }
+
+    /// Where probes and metrics are.
+    pub fn admin_addr(&self) -> SocketAddr {
+        self.admin.1
+    }
+
+    /// For ending it.
+    pub fn handle(&self) -> Handle {
+        Handle(self.phases.clone())
+    }
+
+    /// Serves until it is drained or cut. Dropping the future ends everything at once.
+    pub async fn run(self) -> Outcome {
+        let Self { config, data, admin, phases } = self;
+        let (grace, most) = (config.drain_grace, config.drain_timeout);
+        let origin = config.generation_url.uri().clone();
+        let asks = config.engine_version == EngineVersion::Auto;
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            listen = %data.1,
+            admin = %admin.1,
+            generation = %config.generation_url,
+            "serving"
+        );
+        if config.allow_context.is_empty() {
+            tracing::warn!("no --allow-context: a request can name any address as its context worker");
+        }
+        let assembly = Assembly::new(config, phases.clone());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(telemetry::upkeep());
+        if asks {
+            tasks.spawn(engine::watch(assembly.generation_gate()));
+        }
+
+        let (open, mut connections) = mpsc::channel(1);
+        let front = Front::new(assembly.service::<Incoming>(), phases.clone());
+        tasks.spawn(accept::serve(
+            data.0,
+            front,
+            phases.clone(),
+            Ends { close: Phase::Finishing, cut: Phase::Cut },
+            open,
+        ));
+        let (admin_open, mut admin_connections) = mpsc::channel(1);
+        let answers = Admin::new(phases.clone(), assembly.clone(), &origin);
+        let answers = tower::service_fn(move |request| answers.clone().answer(request));
+        tasks.spawn(accept::serve(
+            admin.0,
+            answers,
+            phases.clone(),
+            Ends { close: Phase::Closing, cut: Phase::Over },
+            admin_open,
+        ));
+
+        let mut gone = async || {
+            // nothing is ever sent: this ends when the last connection has dropped its end
+            let _: Option<Infallible> = connections.recv().await;
+        };
+        let busy = || {
+            let (in_flight, settling) = (assembly.in_flight().count(), assembly.settler().active());
+            if in_flight + settling > 0 {
+                tracing::warn!(in_flight, settling, "cutting what still runs");
+            }
+            in_flight + settling > 0
+        };
+        let outcome = drain(&phases, grace, most, gone(), assembly.settler().idle(), busy).await;
+        let _ = timeout(LAST_WORDS, gone()).await;
+        sleep(LAST_PROBE).await;
+        phases.advance(Phase::Closing);
+        let _ = timeout(LAST_WORDS, admin_connections.recv()).await;
+        phases.advance(Phase::Over);
+        tracing::info!(?outcome, "ended");
+        outcome
+    }
+}
