@@ -187,7 +187,7 @@ impl Body for Pipe {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.size.clone()
+        self.size
     }
 }
 

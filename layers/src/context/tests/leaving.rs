@@ -22,11 +22,13 @@ enum Window {
 
 const OPEN: [Window; 3] = [Window::Head, Window::InnerNotReady, Window::InnerCalled];
 
+type InnerCall = (Request<Handoff<Primed>>, LegReply<Response<ScriptedBody>>);
+
 struct Reached {
     s: Setup,
     call: Option<Call>,
     leg: LegReply<Response<Bytes>>,
-    inner: Option<(Request<Handoff<Primed>>, LegReply<Response<ScriptedBody>>)>,
+    inner: Option<InnerCall>,
 }
 
 async fn reach(window: Window, settler: Settler) -> Reached {
