@@ -137,8 +137,6 @@ pub mod body;
 pub mod buffer;
 mod call;
 pub mod cancel;
-#[cfg(test)]
-mod chain;
 pub mod context;
 pub mod contract;
 pub mod error;
@@ -153,6 +151,8 @@ pub mod stack;
 pub mod terminal;
 #[cfg(any(test, feature = "test-util"))]
 pub mod test_util;
+#[cfg(test)]
+mod tests;
 pub mod trtllm;
 
 pub use self::stack::{HandoffBody, HandoffLayer, HandoffService};

@@ -8,7 +8,8 @@ use crate::{
     handoff::{Handoff, Primed},
     leg::LegBody,
     settle::Settler,
-    test_util::{LegDouble, LegHandle, LegReply, ScriptedBody, handoffs::*, leg},
+    test_util::{LegDouble, LegHandle, LegReply, ScriptedBody, leg},
+    tests::handoffs::*,
 };
 
 mod leaving;

@@ -6,7 +6,8 @@ use super::*;
 use crate::{
     leg::LegBody,
     settle::Settler,
-    test_util::{LegDouble, LegHandle, LegReply, handoffs::*, leg},
+    test_util::{LegDouble, LegHandle, LegReply, leg},
+    tests::handoffs::*,
 };
 
 mod leaving;

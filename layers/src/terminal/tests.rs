@@ -12,8 +12,9 @@ use crate::{
     settle::Settler,
     test_util::{
         LegDouble, LegHandle, Probe, ScriptedBody, assert_body_traits, assert_future_traits,
-        assert_layer_traits, assert_service_traits, handoffs::*, leg,
+        assert_layer_traits, assert_service_traits, leg,
     },
+    tests::handoffs::*,
 };
 
 type Inner = LegDouble<Request<Handoff<Open>>, Response<ScriptedBody>>;

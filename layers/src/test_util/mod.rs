@@ -31,8 +31,6 @@
 
 mod assert;
 mod body;
-#[cfg(test)]
-pub(crate) mod handoffs;
 mod leg;
 mod probe;
 #[cfg(test)]

@@ -17,7 +17,8 @@ use crate::{
     leg::LegBody,
     settle::Settler,
     terminal::{Terminal, TerminalBody, TerminalLayer},
-    test_util::{LegDouble, LegHandle, LegReply, handoffs::*, leg},
+    test_util::{LegDouble, LegHandle, LegReply, leg},
+    tests::handoffs::*,
 };
 
 mod orders;
