@@ -272,7 +272,8 @@ async fn a_timeout_above_is_a_client_that_leaves() {
         let context = ContextLayer::new(leg_service).settle(settler.clone()).layer(inner_service);
         let mut service = tower::timeout::Timeout::new(context, DEADLINE);
         inners.block();
-        let mut call = task::spawn(service.ready().await.unwrap().call(handoffs_request()));
+        assert_ready_ok!(task::spawn(service.ready()).poll());
+        let mut call = task::spawn(service.call(handoffs_request()));
         assert_pending!(call.poll());
         let (request, mut reply) = legs.try_next().unwrap();
         if window >= Window::Head {
