@@ -42,7 +42,8 @@
 //!
 //! Below [`MintLayer`](crate::mint::MintLayer), above [`TerminalLayer`](crate::terminal::TerminalLayer). A timeout for
 //! the leg goes around the leg service; a timeout around this layer covers both legs and, once it strikes after the
-//! context reply, has the handoff settled.
+//! context reply, has the handoff settled. A layer that writes bytes of its own ahead of the worker's, such as
+//! keep-alive comments, goes above this one: settlement takes the first byte it sees for the worker's.
 //!
 //! # Readiness
 //!
