@@ -16,7 +16,7 @@ use tokio::{
 use tower_disagg::error::BoxError;
 use tower_service::Service;
 
-use super::{Phase, Phases, visible::Visible};
+use super::{Phase, Phases};
 
 /// How long a client may take to send the head of a request, and to begin with its first one.
 const HEAD_TIME: Duration = Duration::from_secs(30);
@@ -94,7 +94,6 @@ async fn connection<S, B>(
             let _ = first.try_send(());
             request
         })
-        .map_response(|response: Response<B>| response.map(Visible::new))
         .service(service);
     // HTTP/1: a client that shuts its sending side counts as gone (hyper's default), and responses are not gathered
     // over pipelined requests, since that would switch back-pressure off

@@ -7,7 +7,6 @@ mod front;
 mod phase;
 mod sidecar;
 mod signal;
-mod visible;
 
 pub(crate) use self::phase::{Phase, Phases};
 pub use self::{

@@ -1,21 +1,16 @@
 use std::{
     cell::Cell,
-    collections::VecDeque,
-    future::{pending, poll_fn, ready},
-    io,
-    pin::Pin,
-    task::{Context, Poll},
+    future::{pending, ready},
     time::Duration,
 };
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use tokio::time::{Instant, sleep};
 use tower::{ServiceExt, service_fn};
 
-use super::{drain::drain, front::Front, visible::Visible, *};
+use super::{drain::drain, front::Front, *};
 
 // === phases ===
 
@@ -149,53 +144,6 @@ async fn request_codings() {
         assert_eq!(status == StatusCode::OK, good, "{codings:?}");
         assert!(good || (status == StatusCode::BAD_REQUEST && body.contains("invalid_request")), "{body}");
     }
-}
-
-// === an error after data ===
-
-struct Script(VecDeque<Result<&'static str, io::Error>>);
-
-impl Body for Script {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        Poll::Ready(self.0.pop_front().map(|next| next.map(|data| Frame::data(Bytes::from(data)))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-#[tokio::test]
-async fn an_error_is_held_back_for_one_turn() {
-    let script = Script([Ok("a"), Err(io::ErrorKind::BrokenPipe.into())].into());
-    let mut body = std::pin::pin!(Visible::new(script));
-    let mut turns = Vec::new();
-    poll_fn(|cx| {
-        let polled = body.as_mut().poll_frame(cx);
-        turns.push(match &polled {
-            Poll::Pending => "pending",
-            Poll::Ready(Some(Ok(_))) => "data",
-            Poll::Ready(Some(Err(_))) => "error",
-            Poll::Ready(None) => "end",
-        });
-        assert_eq!(body.is_end_stream(), turns.last() == Some(&"error"));
-        match polled {
-            Poll::Ready(Some(Ok(_))) => {
-                cx.waker().wake_by_ref();
-                Poll::Pending
-            }
-            Poll::Ready(_) => Poll::Ready(()),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await;
-    assert_eq!(turns, ["data", "pending", "error"]);
 }
 
 // === over sockets ===

@@ -6,7 +6,7 @@ use http_body::{Body, SizeHint};
 use http_body_util::{Empty, Full};
 use tokio_test::{assert_pending, assert_ready, task};
 
-use super::EitherBody;
+use super::{EitherBody, FlushBeforeError};
 use crate::{
     error::BoxError,
     test_util::{ScriptHandle, ScriptedBody, assert_body_traits},
@@ -128,4 +128,24 @@ fn it_can_be_shared_and_shown() {
     assert_body_traits::<EitherBody<Full<Bytes>, Empty<Bytes>>>();
     assert_body_traits::<EitherBody<Full<Bytes>, NoDefault>>();
     assert_eq!(format!("{:?}", EitherBody::<u8, u8>::Right(1)), "Right(1)");
+}
+
+/// A server writes out what it has while a body is pending; without that it would be lost.
+#[test]
+fn an_error_waits_one_poll_so_that_what_came_before_it_is_written() {
+    for script in [
+        ScriptedBody::new().data("a").error("broken").exact_size().eager_end(),
+        ScriptedBody::new().error("broken").exact_size().eager_end(),
+    ] {
+        let events = script.size_hint().exact().unwrap();
+        let mut body = task::spawn(FlushBeforeError::new(script));
+        if events > 0 {
+            assert!(assert_ready!(body.enter(|cx, body| body.poll_frame(cx))).unwrap().is_ok());
+        }
+        assert_pending!(body.enter(|cx, body| body.poll_frame(cx)));
+        assert!(body.is_woken(), "it asks for the next poll itself");
+        assert!(!body.is_end_stream(), "a body that breaks off is not at its end");
+        assert_eq!((body.size_hint().lower(), body.size_hint().upper()), (0, None));
+        assert!(assert_ready!(body.enter(|cx, body| body.poll_frame(cx))).unwrap().is_err());
+    }
 }

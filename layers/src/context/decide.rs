@@ -18,7 +18,7 @@ pub(super) fn read(endpoint: Endpoint, reply: Response<Bytes>) -> Result<Context
     if status.is_client_error() {
         let error = ContextError::new(ContextErrorKind::Rejected(status)).with_retry_after(retry_after);
         return Err(match worker_message(&body) {
-            Some(message) => error.with_message(message),
+            Some(message) => error.with_worker_message(message),
             None => error,
         });
     }

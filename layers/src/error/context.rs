@@ -9,7 +9,10 @@ use super::{BoxError, ErrorReply, report::Report};
 #[derive(Debug)]
 pub struct ContextError {
     kind: ContextErrorKind,
-    report: Report,
+    /// Boxed, since it travels in results of every call.
+    report: Box<Report>,
+    /// What a worker said of the request; apart, since it may quote it.
+    worker: Option<String>,
 }
 
 /// What became of a context leg.
@@ -86,12 +89,19 @@ impl ContextErrorKind {
 impl ContextError {
     /// An error of this kind, with the text that belongs to it.
     pub fn new(kind: ContextErrorKind) -> Self {
-        Self { kind, report: Report::default() }
+        Self { kind, report: Box::default(), worker: None }
     }
 
     /// Says more than the kind does. The text reaches the client.
     pub fn with_message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
         self.report.message = Some(message.into());
+        self
+    }
+
+    /// Passes on what the worker said, to the client alone: it may quote the request, so `Display`, and with it logs,
+    /// leave it out.
+    pub fn with_worker_message(mut self, message: String) -> Self {
+        self.worker = Some(message);
         self
     }
 
@@ -120,7 +130,8 @@ impl ContextError {
     /// What the client is told.
     pub fn reply(&self) -> ErrorReply {
         let (status, code, _) = self.kind.parts();
-        ErrorReply::new(status, code, self.to_string()).with_retry_after(self.report.retry_after.clone())
+        let message = self.worker.clone().unwrap_or_else(|| self.to_string());
+        ErrorReply::new(status, code, message).with_retry_after(self.report.retry_after.clone())
     }
 }
 

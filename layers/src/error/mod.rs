@@ -20,7 +20,7 @@ mod generation;
 mod reply;
 mod report;
 
-use std::{error::Error, iter};
+use std::{error::Error, io, iter};
 
 pub use self::{
     admission::{AdmissionError, AdmissionErrorKind},
@@ -40,7 +40,15 @@ pub fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<
 
 /// `error`, what caused it, what caused that, and so on.
 pub(crate) fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    iter::successors(Some(error), |&error| error.source())
+    iter::successors(Some(error), |&error| cause(error))
+}
+
+/// What caused `error`. An `io::Error` made of another error counts that one as itself, and its cause as its own.
+fn cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        Some(inner) => Some(inner),
+        None => error.source(),
+    }
 }
 
 #[cfg(test)]

@@ -185,6 +185,25 @@ fn only_a_leg_that_saw_no_reply_may_be_tried_again() {
     assert!(ContextError::new(Unreachable).is_retryable());
 }
 
+/// Bodies and connections often make an `io::Error` of another error, which then is neither the error nor its cause.
+#[test]
+fn an_error_inside_an_io_error_is_found() {
+    let lost = LegError::new(LegErrorKind::Lost).with_source("reset");
+    let error: BoxError = std::io::Error::other(std::io::Error::other(lost)).into();
+    assert_eq!(find::<LegError>(&*error).map(LegError::kind), Some(LegErrorKind::Lost));
+    let cause: BoxError = ContextError::new(ContextErrorKind::Timeout).with_source(error).into();
+    assert!(find::<LegError>(&*cause).is_some());
+}
+
+/// A worker's message may quote the request: the client may see it, a log may not.
+#[test]
+fn what_a_worker_said_reaches_the_client_alone() {
+    let kind = ContextErrorKind::Rejected(status(400));
+    let error = ContextError::new(kind).with_worker_message("CANARY is too long".to_owned());
+    assert_eq!(error.reply().message, "CANARY is too long");
+    assert!(!error.to_string().contains("CANARY"));
+}
+
 #[test]
 fn errors_can_be_shared_and_tell_their_causes() {
     fn shared<T: Error + Send + Sync + 'static>() {}

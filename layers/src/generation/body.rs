@@ -24,7 +24,7 @@ pub struct RelayBody<B>(Relay<B>);
 
 enum Relay<B> {
     Whole(LegBody),
-    Stream { first: Option<Bytes>, rest: OrSettle<B>, watch: StreamWatch, broken: Option<GenerationError> },
+    Stream { first: Option<Bytes>, rest: OrSettle<B>, watch: StreamWatch },
 }
 
 impl<B> RelayBody<B> {
@@ -35,23 +35,13 @@ impl<B> RelayBody<B> {
 
 impl<B: Body + Send + 'static> RelayBody<B> {
     pub(super) fn stream(body: B, ticket: Ticket) -> Self {
-        Self(Relay::Stream {
-            first: None,
-            rest: OrSettle::body(body, ticket),
-            watch: StreamWatch::events(),
-            broken: None,
-        })
+        Self(Relay::Stream { first: None, rest: OrSettle::body(body, ticket), watch: StreamWatch::events() })
     }
 
     /// A reply that is no stream, of which `first` has been read already.
     pub(super) fn rest(first: Bytes, rest: B, ticket: Ticket) -> Self {
         let first = Some(first).filter(|first| !first.is_empty());
-        Self(Relay::Stream {
-            first,
-            rest: OrSettle::body(rest, ticket),
-            watch: StreamWatch::anything(),
-            broken: None,
-        })
+        Self(Relay::Stream { first, rest: OrSettle::body(rest, ticket), watch: StreamWatch::anything() })
     }
 }
 
@@ -67,13 +57,10 @@ where
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let (first, rest, watch, broken) = match &mut self.0 {
+        let (first, rest, watch) = match &mut self.0 {
             Relay::Whole(text) => return Pin::new(text).poll_frame(cx).map_err(Into::into),
-            Relay::Stream { first, rest, watch, broken } => (first, rest, watch, broken),
+            Relay::Stream { first, rest, watch } => (first, rest, watch),
         };
-        if let Some(error) = broken.take() {
-            return Poll::Ready(Some(Err(error.into())));
-        }
         if let Some(first) = first.take() {
             return Poll::Ready(Some(Ok(Frame::data(first))));
         }
@@ -94,11 +81,8 @@ where
                 watch.end(StreamEnd::Broken);
                 rest.ticket().resolve(Resolution::Failed);
                 rest.take();
-                // hyper's server drops what it has not flushed yet when a body fails, the last events among it. It
-                // flushes when a body is pending, so the error waits for one more poll.
-                *broken = Some(GenerationError::new(GenerationErrorKind::Interrupted).with_source(error));
-                cx.waker().wake_by_ref();
-                Poll::Pending
+                let error = GenerationError::new(GenerationErrorKind::Interrupted).with_source(error);
+                Poll::Ready(Some(Err(error.into())))
             }
             None => {
                 watch.end(StreamEnd::Clean);
@@ -112,17 +96,13 @@ where
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Relay::Whole(text) => text.is_end_stream(),
-            Relay::Stream { first, rest, broken, .. } => {
-                first.is_none() && broken.is_none() && rest.get().is_none_or(B::is_end_stream)
-            }
+            Relay::Stream { first, rest, .. } => first.is_none() && rest.get().is_none_or(B::is_end_stream),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Relay::Whole(text) => text.size_hint(),
-            // An error is still to come: an exact nothing would pass for a clean end.
-            Relay::Stream { broken: Some(_), .. } => SizeHint::new(),
             Relay::Stream { first, rest, .. } => {
                 let first = first.as_ref().map_or(0, |first| first.len() as u64);
                 let rest = rest.get().map_or(SizeHint::with_exact(0), B::size_hint);

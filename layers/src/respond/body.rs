@@ -7,20 +7,24 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use crate::body::FlushBeforeError;
+
 /// The body of a response of [`Respond`](super::Respond): the inner service's, or the text of an error.
+///
+/// An error of the inner body comes one poll late, so that a server writes out what came before it.
 #[pin_project::pin_project]
-pub struct RespondBody<B>(#[pin] Kind<B>);
+pub struct RespondBody<B: Body>(#[pin] Kind<B>);
 
 #[pin_project::pin_project(project = KindProj)]
-enum Kind<B> {
-    Inner(#[pin] B),
+enum Kind<B: Body> {
+    Inner(#[pin] FlushBeforeError<B>),
     /// What is left to send; empty at the end.
     Text(Bytes),
 }
 
-impl<B> RespondBody<B> {
+impl<B: Body> RespondBody<B> {
     pub(super) fn inner(body: B) -> Self {
-        Self(Kind::Inner(body))
+        Self(Kind::Inner(FlushBeforeError::new(body)))
     }
 
     pub(super) fn text(text: Bytes) -> Self {
@@ -58,13 +62,13 @@ impl<B: Body<Data = Bytes>> Body for RespondBody<B> {
     }
 }
 
-impl<B: Default> Default for RespondBody<B> {
+impl<B: Body + Default> Default for RespondBody<B> {
     fn default() -> Self {
         Self::inner(B::default())
     }
 }
 
-impl<B: fmt::Debug> fmt::Debug for RespondBody<B> {
+impl<B: Body<Error: fmt::Debug> + fmt::Debug> fmt::Debug for RespondBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Inner(body) => f.debug_tuple("RespondBody").field(body).finish(),

@@ -7,6 +7,7 @@ use http::{
     HeaderValue, Response, StatusCode,
     header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
 };
+use http_body::Body;
 
 use super::{RespondBody, RespondLayer};
 use crate::error::{BoxError, ErrorReply, chain};
@@ -35,7 +36,7 @@ impl HandledError {
 }
 
 /// Logs an error and answers it.
-pub(super) fn answer<B>(layer: &RespondLayer, error: BoxError) -> Response<RespondBody<B>> {
+pub(super) fn answer<B: Body>(layer: &RespondLayer, error: BoxError) -> Response<RespondBody<B>> {
     let reply = layer.reply(&*error);
     log(&reply, &*error);
     let mut response = render(&reply);
@@ -44,7 +45,7 @@ pub(super) fn answer<B>(layer: &RespondLayer, error: BoxError) -> Response<Respo
 }
 
 /// The response that says `reply`.
-fn render<B>(reply: &ErrorReply) -> Response<RespondBody<B>> {
+fn render<B: Body>(reply: &ErrorReply) -> Response<RespondBody<B>> {
     let text = Bytes::from(reply.body());
     let length = HeaderValue::from(text.len());
     let mut response = Response::new(RespondBody::text(text));

@@ -213,8 +213,6 @@ async fn what_has_ended_is_settled_by_nobody() {
     let (body, end) = s.streaming().await;
     end.fail();
     let mut read = task::spawn(http_body_util::BodyExt::collect(body));
-    assert_pending!(read.poll());
-    assert!(read.is_woken());
     let _ = tokio_test::assert_ready_err!(read.poll());
     drop(read);
     let (mut call, _, mut reply) = s.running(STREAMED).await;

@@ -5,23 +5,26 @@ use std::{
 
 use http_body::{Body, Frame, SizeHint};
 
-/// Lets what was said before an error be seen: the error is held back for one turn, in which the server writes out
-/// what it has. Without that, hyper drops everything that is not written yet, even the head of the response.
+/// Lets what came before an error be seen: the error is held back for one poll.
+///
+/// When a body fails, hyper's server drops all that it has not written yet, the last events of a stream among it, even
+/// the head of the response. It writes when a body is pending, so an error waits for one more turn, which it asks for
+/// itself.
 #[derive(Debug)]
 #[pin_project::pin_project]
-pub(super) struct Visible<B: Body> {
+pub(crate) struct FlushBeforeError<B: Body> {
     #[pin]
     inner: B,
     error: Option<B::Error>,
 }
 
-impl<B: Body> Visible<B> {
-    pub(super) fn new(inner: B) -> Self {
+impl<B: Body> FlushBeforeError<B> {
+    pub(crate) fn new(inner: B) -> Self {
         Self { inner, error: None }
     }
 }
 
-impl<B: Body> Body for Visible<B> {
+impl<B: Body> Body for FlushBeforeError<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -48,6 +51,10 @@ impl<B: Body> Body for Visible<B> {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        match self.error {
+            // An exact nothing would pass for a clean end.
+            Some(_) => SizeHint::new(),
+            None => self.inner.size_hint(),
+        }
     }
 }
