@@ -103,7 +103,7 @@
 //! | [`ContractError`](error::ContractError) | 400, 403, 404, 408, 413, 501, 502 | `invalid_request`, `unsupported_request`, `handoff_fields_forbidden`, `context_endpoint_not_allowed`, `not_found`, `request_timeout`, `request_too_large`, `unsupported_endpoint`, `invalid_epp_metadata` |
 //! | [`AdmissionError`](error::AdmissionError), `tower`'s `Overloaded` | 503 | `overloaded`, `shutting_down` |
 //! | [`ContextError`](error::ContextError) | 502, 503, 504, the worker's 4xx | `context_unreachable`, `context_timeout`, `context_rejected`, `context_failed`, `invalid_context_reply`, `context_reply_too_large`, `context_aborted`, `unsupported_engine_version`, `overloaded` |
-//! | [`GenerationError`](error::GenerationError) | 502, 503, 504, the worker's own | `generation_unreachable`, `generation_timeout`, `generation_rejected`, `generation_interrupted`, `unsupported_engine_version` |
+//! | [`GenerationError`](error::GenerationError) | 502, 503, 504, the worker's own | `generation_unreachable`, `generation_timeout`, `generation_rejected`, `generation_interrupted`, `invalid_generation_reply`, `unsupported_engine_version`, `overloaded` |
 //! | `tower`'s `Elapsed`, of a timeout around the stack | 504 | `timeout` |
 //! | anything else | 500 | `internal_error` |
 //!

@@ -22,8 +22,12 @@ pub enum GenerationErrorKind {
     Timeout,
     /// The worker refused with this status, and its text could carry internal state, so it is not shown.
     Rejected(StatusCode),
-    /// The reply broke off after its head.
+    /// The reply broke off, in its head or after it.
     Interrupted,
+    /// The reply is no stream and could carry internal state: it cannot be searched, or the state was found in it.
+    InvalidReply,
+    /// No room to hold a reply that has to be searched for internal state: the limit of bytes held is reached.
+    Overloaded,
     /// The worker's release is outside the supported contract.
     UnsupportedEngine,
 }
@@ -48,6 +52,16 @@ impl GenerationErrorKind {
                 StatusCode::BAD_GATEWAY,
                 "generation_interrupted",
                 "the reply of the generation worker broke off before it was complete",
+            ),
+            Self::InvalidReply => (
+                StatusCode::BAD_GATEWAY,
+                "invalid_generation_reply",
+                "the reply of the generation worker could carry internal state and cannot be shown",
+            ),
+            Self::Overloaded => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "overloaded",
+                "the proxy has no room for the generation reply",
             ),
             Self::UnsupportedEngine => (
                 StatusCode::BAD_GATEWAY,

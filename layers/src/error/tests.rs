@@ -79,6 +79,8 @@ fn every_kind_has_the_status_and_code_of_the_error_table() {
         (generation(G::Rejected(status(500))), 500, "generation_rejected"),
         (generation(G::UnsupportedEngine), 502, "unsupported_engine_version"),
         (generation(G::Interrupted), 502, "generation_interrupted"),
+        (generation(G::InvalidReply), 502, "invalid_generation_reply"),
+        (generation(G::Overloaded), 503, "overloaded"),
         ("anything else".into(), 500, "internal_error"),
     ];
     for (error, status, code) in table {

@@ -24,7 +24,11 @@ pub(super) fn leg_failed(error: BoxError) -> GenerationError {
     let kind = match classify(&*error) {
         LegErrorKind::Timeout => GenerationErrorKind::Timeout,
         LegErrorKind::UnsupportedEngine => GenerationErrorKind::UnsupportedEngine,
-        _ => GenerationErrorKind::Unreachable,
+        LegErrorKind::Connect | LegErrorKind::Lost => GenerationErrorKind::Unreachable,
+        // The worker was there, and has seen the request.
+        LegErrorKind::Interrupted | LegErrorKind::ReplyTooLarge | LegErrorKind::Overloaded => {
+            GenerationErrorKind::Interrupted
+        }
     };
     let message = find::<LegError>(&*error).and_then(LegError::message).map(str::to_owned);
     let failed = GenerationError::new(kind).with_source(error);

@@ -21,7 +21,7 @@ use crate::{
     json::Segments,
     leg::headers::strip_response,
     settle::{OrSettle, Resolution, Ticket},
-    trtllm::{ContextReply, MAX_RELAYED_ERROR, clean_generation_reply, may_carry_state},
+    trtllm::{ContextReply, MAX_RELAYED_ERROR, carries_state, clean_generation_reply, may_carry_state},
 };
 
 /// The future of [`Generation`](super::Generation).
@@ -112,7 +112,7 @@ where
                     }
                     let read = ready!(read);
                     let (Some(head), Some(body)) = (head.take(), work.take()) else { return Poll::Pending };
-                    return Poll::Ready(whole(head, body, read, &this.ticket));
+                    return Poll::Ready(whole(head, body, read, &this.ticket, &this.reply));
                 }
                 State::Error(head, body) => {
                     let read = ready!(Pin::new(&mut *body).poll(cx));
@@ -130,31 +130,32 @@ fn whole<B: Body<Data = Bytes> + Send + Unpin + 'static>(
     body: Collect<B>,
     read: Result<Bytes, CollectError>,
     ticket: &Ticket,
+    reply: &ContextReply,
 ) -> Result<Response<RelayBody<B>>, BoxError> {
     match read {
         Ok(bytes) => {
             // For a reply without a byte: nothing shows that the cache was collected.
             ticket.resolve(Resolution::Failed);
-            if decide::is_encoded(&head.headers) {
-                count_uncleaned();
+            let clean = clean_generation_reply(bytes);
+            if decide::is_encoded(&head.headers) || carries_state(&clean.to_bytes(), reply) {
+                return Err(GenerationError::new(GenerationErrorKind::InvalidReply).into());
             }
-            Ok(relay(head, clean_generation_reply(bytes)))
+            Ok(relay(head, clean))
         }
-        Err(CollectError::TooLarge | CollectError::Overloaded) => {
-            count_uncleaned();
+        Err(CollectError::TooLarge) => {
+            metrics::counter!("disagg_uncleaned_replies_total").increment(1);
             let (first, rest) = body.into_parts();
             Ok(Response::from_parts(head, RelayBody::rest(first, rest, ticket.clone())))
+        }
+        Err(error @ CollectError::Overloaded) => {
+            ticket.resolve(Resolution::Failed);
+            Err(GenerationError::new(GenerationErrorKind::Overloaded).with_source(error).into())
         }
         Err(error @ CollectError::Body(_)) => {
             ticket.resolve(Resolution::Failed);
             Err(GenerationError::new(GenerationErrorKind::Interrupted).with_source(error).into())
         }
     }
-}
-
-/// A reply is relayed that could not be searched for internal members.
-fn count_uncleaned() {
-    metrics::counter!("disagg_uncleaned_replies_total").increment(1);
 }
 
 /// A refusal, relayed when its text cannot carry internal state.

@@ -53,7 +53,7 @@ impl GenerationLayer {
         self.with(|config| config.max_whole = bytes)
     }
 
-    /// Counts the bytes held against `budget`, which others may share. A reply that finds no room is relayed as it is.
+    /// Counts the bytes held against `budget`, which others may share. A reply that finds no room is answered with 503, `overloaded`.
     pub fn budget(self, budget: BufferBudget) -> Self {
         self.with(|config| config.budget = budget)
     }

@@ -37,11 +37,12 @@
 //!
 //! * an event stream is relayed byte for byte, each frame as it comes, with back-pressure;
 //! * another reply is read whole, up to [`max_whole`](GenerationLayer::max_whole), and loses the members that are
-//!   internal to the handoff, when it has any;
+//!   internal to the handoff, when it has any; one that cannot be searched (compressed, not UTF-8), or holds the opaque
+//!   state in another place, is not shown;
 //! * an HTTP error is relayed with status, headers and body, unless the body could carry internal state: then, or when
 //!   it is too large, breaks off or is compressed, the answer is an error of this layer with the same status.
 //!
-//! Replies that could not be cleaned, for their size or because they are compressed, are counted in
+//! Replies that are too large to be cleaned are relayed as they are, and counted in
 //! `disagg_uncleaned_replies_total`.
 //!
 //! # Ordering

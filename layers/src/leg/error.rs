@@ -1,4 +1,4 @@
-use std::{borrow::Cow, error::Error, fmt};
+use std::{borrow::Cow, error::Error, fmt, io};
 
 use crate::error::{BoxError, find};
 
@@ -64,7 +64,19 @@ pub(crate) fn classify(error: &(dyn Error + 'static)) -> LegErrorKind {
     if let Some(known) = find::<LegError>(error) {
         return known.kind;
     }
-    if timed_out(error) { LegErrorKind::Timeout } else { LegErrorKind::Interrupted }
+    if timed_out(error) {
+        LegErrorKind::Timeout
+    } else if find::<io::Error>(error).is_some_and(|error| was_never_connected(error.kind())) {
+        LegErrorKind::Connect
+    } else {
+        LegErrorKind::Interrupted
+    }
+}
+
+/// Errors of sockets that are met only before there is a connection.
+fn was_never_connected(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    matches!(kind, ConnectionRefused | HostUnreachable | NetworkUnreachable | AddrNotAvailable)
 }
 
 #[cfg(feature = "tower")]

@@ -6,8 +6,8 @@
 use http::{
     HeaderMap, HeaderName,
     header::{
-        ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
-        TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+        ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST,
+        PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
     },
 };
 
@@ -30,6 +30,10 @@ const HOP_BY_HOP: [HeaderName; 10] = [
     TRANSFER_ENCODING,
     UPGRADE,
 ];
+
+/// Headers that `Connection` must not nominate, since they say to every recipient how a body is to be read (RFC 9110,
+/// section 7.6.1). Without them a worker reads another body than the one that was checked.
+const DESCRIBE_THE_BODY: [HeaderName; 2] = [CONTENT_TYPE, CONTENT_ENCODING];
 
 /// Headers that the sidecar alone may put on a request to a worker (contract, section 8).
 const SERVING_SIDE_ONLY: [HeaderName; 3] = [
@@ -62,9 +66,9 @@ fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let nominated: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
+        .flat_map(|value| value.as_bytes().split(|&byte| byte == b','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+        .filter(|name| !DESCRIBE_THE_BODY.contains(name))
         .collect();
     for name in nominated.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);

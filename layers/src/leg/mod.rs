@@ -28,7 +28,8 @@
 //! # Errors
 //!
 //! A leg fails with any error. One that has a [`LegError`] among its causes says what happened, and so decides
-//! whether another attempt is allowed; for any other the layers assume that bytes of a reply may have been seen.
+//! whether another attempt is allowed. Without one, a socket's error that is met only before there is a connection
+//! (refused, unreachable) counts as that; for anything else the layers assume that bytes of a reply may have been seen.
 
 mod body;
 mod buffered;

@@ -14,23 +14,39 @@ pub const MAX_RELAYED_ERROR: usize = 8 * 1024;
 /// it, as a quotation may be shortened), the info endpoint, or the name of one of the two; also where they are
 /// written with JSON escapes, up to strings of JSON within strings. The body has to be uncompressed.
 pub fn may_carry_state(body: &[u8], reply: &ContextReply) -> bool {
-    if body.len() > MAX_RELAYED_ERROR {
-        return true;
-    }
-    let needles = needles(reply);
+    const NAMES: [&[u8]; 2] = [b"encoded_opaque_state", b"ctx_info_endpoint"];
+    let names = NAMES.into_iter().map(|name| Needle(name.to_vec()));
+    let needles: Vec<_> = names.chain(values(reply)).collect();
+    // Escapes below escapes below escapes: no worker writes so.
+    body.len() > MAX_RELAYED_ERROR || !is_searchable(body) || holds(body, &needles).unwrap_or(true)
+}
+
+/// Whether a reply of the generation worker holds the opaque state or the info endpoint that the context worker handed
+/// over, or cannot be searched for them. Their names alone give nothing away: a model may well write about them.
+pub fn carries_state(body: &[u8], reply: &ContextReply) -> bool {
+    // A model may write any number of backslashes, and nothing of the handoff stands behind them.
+    !is_searchable(body) || holds(body, &values(reply).collect::<Vec<_>>()).unwrap_or(false)
+}
+
+/// Text in UTF-16 has a NUL in every other place, or is no UTF-8 at all.
+fn is_searchable(body: &[u8]) -> bool {
+    !body.contains(&0) && std::str::from_utf8(body).is_ok()
+}
+
+/// `None` when there are too many levels of escapes to tell.
+fn holds(body: &[u8], needles: &[Needle]) -> Option<bool> {
     let mut text = body.to_vec();
     for _ in 0..MOST_ESCAPE_LEVELS {
         if needles.iter().any(|needle| needle.is_in(&text)) {
-            return true;
+            return Some(true);
         }
         let plain = unescaped(&text);
         if plain == text {
-            return false;
+            return Some(false);
         }
         text = plain;
     }
-    // Escapes below escapes below escapes: no worker writes so.
-    true
+    None
 }
 
 const MOST_ESCAPE_LEVELS: usize = 8;
@@ -56,8 +72,9 @@ impl Needle {
     }
 }
 
-fn needles(reply: &ContextReply) -> Vec<Needle> {
-    let mut texts = vec![b"encoded_opaque_state".to_vec(), b"ctx_info_endpoint".to_vec()];
+/// The values that give internal state away.
+fn values(reply: &ContextReply) -> impl Iterator<Item = Needle> + use<> {
+    let mut texts = Vec::new();
     if let Some(state) = reply.opaque_state().map(plain) {
         let end = state.len().saturating_sub(FRAGMENT);
         texts.push(state[..state.len().min(FRAGMENT)].to_vec());
@@ -69,7 +86,7 @@ fn needles(reply: &ContextReply) -> Vec<Needle> {
         texts.push(endpoint[scheme..].to_vec());
     }
     texts.retain(|text| !text.is_empty());
-    texts.into_iter().map(Needle).collect()
+    texts.into_iter().map(Needle)
 }
 
 /// A JSON string without its quotes and escapes.

@@ -38,7 +38,7 @@ pub use self::{
     clean::clean_generation_reply,
     context::context_body,
     generation::generation_body,
-    leak::{MAX_RELAYED_ERROR, may_carry_state},
+    leak::{MAX_RELAYED_ERROR, carries_state, may_carry_state},
     reply::{ContextReply, Due, GenerationId},
     reply_error::{ReplyError, ReplyErrorKind},
     schema::{IdLayout, Knowledge, Schema},

@@ -206,16 +206,16 @@ async fn a_leg_without_an_answer_says_what_happened() {
     let cases = [
         (LegErrorKind::Connect, Kind::Unreachable, 503, "generation_unreachable"),
         (LegErrorKind::Lost, Kind::Unreachable, 503, "generation_unreachable"),
-        (LegErrorKind::Interrupted, Kind::Unreachable, 503, "generation_unreachable"),
-        (LegErrorKind::ReplyTooLarge, Kind::Unreachable, 503, "generation_unreachable"),
-        (LegErrorKind::Overloaded, Kind::Unreachable, 503, "generation_unreachable"),
+        (LegErrorKind::Interrupted, Kind::Interrupted, 502, "generation_interrupted"),
+        (LegErrorKind::ReplyTooLarge, Kind::Interrupted, 502, "generation_interrupted"),
+        (LegErrorKind::Overloaded, Kind::Interrupted, 502, "generation_interrupted"),
         (LegErrorKind::Timeout, Kind::Timeout, 504, "generation_timeout"),
         (LegErrorKind::UnsupportedEngine, Kind::UnsupportedEngine, 502, "unsupported_engine_version"),
     ];
     let tower = if cfg!(feature = "tower") {
         (Kind::Timeout, 504, "generation_timeout")
     } else {
-        (Kind::Unreachable, 503, "generation_unreachable")
+        (Kind::Interrupted, 502, "generation_interrupted")
     };
     let errors = cases
         .into_iter()
@@ -224,7 +224,11 @@ async fn a_leg_without_an_answer_says_what_happened() {
             (error, (kind, status, code))
         })
         .chain([
-            (BoxError::from("CANARY"), (Kind::Unreachable, 503, "generation_unreachable")),
+            (BoxError::from("CANARY"), (Kind::Interrupted, 502, "generation_interrupted")),
+            (
+                std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into(),
+                (Kind::Unreachable, 503, "generation_unreachable"),
+            ),
             (Box::new(tower::timeout::error::Elapsed::new()) as BoxError, tower),
         ]);
     for (leg, expected) in errors {

@@ -9,7 +9,7 @@ use tokio_test::{assert_ready, assert_ready_err};
 use super::*;
 use crate::{
     buffer::BufferBudget,
-    error::{GenerationError, GenerationErrorKind, find},
+    error::{ErrorReply, GenerationError, GenerationErrorKind, find},
     test_util::Recorded,
 };
 
@@ -96,15 +96,13 @@ async fn a_reply_of_any_other_type_is_read_whole() {
 }
 
 #[tokio::test]
-async fn the_cap_and_the_budget_are_limits_of_cleaning_only() {
+async fn the_cap_is_a_limit_of_cleaning_only() {
     let limit = STATE.len() as u64;
     let cases = [
         (GenerationLayer::new().max_whole(limit), CLEANED, None),
         (GenerationLayer::new().max_whole(limit - 1), STATE, Some(1.0)),
         (GenerationLayer::new().max_whole(0), STATE, Some(1.0)),
         (GenerationLayer::new().budget(BufferBudget::new(limit)), CLEANED, None),
-        (GenerationLayer::new().budget(BufferBudget::new(limit - 1)), STATE, Some(1.0)),
-        (GenerationLayer::new().budget(BufferBudget::new(0)), STATE, Some(1.0)),
     ];
     for (case, (layer, expected, uncleaned)) in cases.into_iter().enumerate() {
         for length in [None, Some(STATE.len())] {
@@ -163,17 +161,53 @@ async fn a_reply_over_the_cap_is_relayed_as_it_comes() {
     assert!(assert_ready!(body.enter(|cx, body| body.poll_frame(cx))).unwrap().is_err());
 }
 
+/// What fills the budget is anybody's upload, and must not show another one internal state.
 #[tokio::test]
-async fn a_compressed_reply_is_relayed_and_counted() {
-    for (encoding, uncleaned) in [("gzip", Some(1.0)), ("Identity", None)] {
-        let recorded = Recorded::default();
-        let _guard = metrics::set_default_local_recorder(&recorded);
-        let (_s, response) =
-            reply(GenerationLayer::new(), json().header("content-encoding", encoding), &["\u{1f}..."]).await;
-        assert_eq!(response.headers()["content-encoding"], encoding);
-        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "\u{1f}...");
-        assert_eq!(recorded.value("disagg_uncleaned_replies_total"), uncleaned);
+async fn a_reply_that_finds_no_room_is_not_shown() {
+    for room in [0, STATE.len() as u64 - 1] {
+        let error = refused(GenerationLayer::new().budget(BufferBudget::new(room)), json(), STATE).await;
+        assert_eq!((error.status.as_u16(), error.code), (503, "overloaded"));
     }
+}
+
+#[tokio::test]
+async fn a_reply_that_cannot_be_searched_or_holds_the_state_elsewhere_is_not_shown() {
+    let encoded = |encoding| json().header("content-encoding", encoding);
+    for (head, body) in [
+        (encoded("gzip"), "\u{1f}..."),
+        (json(), "{\0\"\0a\0\"\0:\0"), // UTF-16
+        (
+            json(),
+            r#"{"choices":[{"disaggregated_params":{"encoded_opaque_state":"CANARYSTATEQUFBQUFBQUFBQUFBQUFBQUFBQQ=="}}],"choices":[]}"#,
+        ),
+        (json(), r#"{"error":"input: {'encoded_opaque_state': 'CANARYSTATEQUFBQUFBQUFBQUFBQUFBQUFBQQ=='}"}"#),
+        (
+            json(),
+            r#"{"choices":[{"disaggregated_params":{"encoded_opaque_state":"CANARYSTATEQUFBQUFBQUFBQUFBQUFBQUFBQQ=="},"x":NaN}]}"#,
+        ),
+    ] {
+        let error = refused(GenerationLayer::new(), head, body).await;
+        assert_eq!((error.status.as_u16(), error.code), (502, "invalid_generation_reply"), "{body}");
+    }
+    // The names alone are no secret, and a model may write as many backslashes as it likes.
+    for body in
+        [r#"{"choices":[{"message":{"content":"encoded_opaque_state"}}]}"#.to_owned(), "\\".repeat(2000)]
+    {
+        let body: &'static str = body.leak();
+        let (_s, response) = reply(GenerationLayer::new(), encoded("identity"), &[body]).await;
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), body);
+    }
+}
+
+/// What the client is told instead of this reply.
+async fn refused(layer: GenerationLayer, head: http::response::Builder, body: &'static str) -> ErrorReply {
+    let mut s = setup(layer, settler());
+    let (mut call, _, mut end) = s.answered(head).await;
+    end.send(body);
+    end.end();
+    let error = tokio_test::assert_ready_err!(call.poll());
+    assert!(!error.to_string().contains("CANARYSTATEQUFBQUFBQUFBQUFBQUFBQUFBQQ=="));
+    ErrorReply::of(&*error)
 }
 
 #[tokio::test]
