@@ -59,7 +59,10 @@ pub(crate) async fn ask(
     } else {
         timeline.note(
             "client",
-            format!("end of stream: {} chunks, finish_reason {}", answer.chunks, answer.finish),
+            match answer.chunks {
+                0 => format!("end of stream: an empty answer, finish_reason {}", answer.finish),
+                chunks => format!("end of stream: {chunks} chunks, finish_reason {}", answer.finish),
+            },
         );
     }
     Ok(answer)

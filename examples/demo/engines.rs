@@ -81,6 +81,7 @@ fn requests(timeline: &Timeline, hop: &'static str, before: &State, now: &State)
     for request in now.requests.iter().skip(before.requests.len()) {
         let what = match (request.request_type(), request.disagg_request_id()) {
             (Some(kind), Some(id)) => format!(": {kind}, id {id}"),
+            _ if request.path == "/version" => ": the sidecar asks for its release".to_owned(),
             _ => String::new(),
         };
         timeline.note(hop, format!("{} {}{what}", request.method, request.path));

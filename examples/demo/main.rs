@@ -103,7 +103,7 @@ async fn demo() -> Result<usize, Box<dyn Error>> {
 const TITLES: [&str; 4] = [
     "a streaming chat",
     "a chat that does not stream",
-    "a chat that the context step finishes",
+    "a chat that the context step finishes (the model ends at once)",
     "a client that leaves after the context reply",
 ];
 

@@ -23,11 +23,11 @@
 //!     .timeout(Duration::from_secs(180)) // the whole context leg
 //!     .layer(BufferReplyLayer::new(64 << 20)) // at most 64 MiB of reply
 //!     .service(client);
-//! let gateway = ServiceBuilder::new()
-//!     .layer(RespondLayer::new())
-//!     .layer(HandoffLayer::new(context_leg))
-//!     .service(client); // sends to the generation worker
+//! let handoff = HandoffLayer::new(context_leg)
+//!     .generation_to("http://127.0.0.1:8001".parse()?); // unless `client` knows where its requests go
+//! let gateway = ServiceBuilder::new().layer(RespondLayer::new()).layer(handoff).service(client);
 //! # tower_disagg::check::<http::Request<Body>, _>(gateway);
+//! # Ok::<(), http::uri::InvalidUri>(())
 //! ```
 //!
 //! # Layers, from the outside in
@@ -68,9 +68,10 @@
 //!     .layer(MintLayer::default())
 //!     .layer(ContextLayer::new(context_leg).settle(Settler::new(Duration::from_secs(30))))
 //!     .layer(TerminalLayer::new())
-//!     .layer(GenerationLayer::new())
+//!     .layer(GenerationLayer::new().to("http://127.0.0.1:8001".parse()?))
 //!     .service(client);
 //! # tower_disagg::check::<http::Request<Body>, _>(service);
+//! # Ok::<(), http::uri::InvalidUri>(())
 //! ```
 //!
 //! # Stages

@@ -31,7 +31,8 @@
 //!
 //! **Retry goes above this layer**, so that each attempt has an id of its own: the first attempt may still be alive on
 //! a worker, and an id that comes twice attaches a request to another one's KV cache. Below it nothing is `Clone`, so
-//! a retry layer does not compile there.
+//! a retry layer does not compile there: the compiler says that `Handoff<Minted>` is not `Clone`, or, of a policy written
+//! out for it, that `clone_request` has only a reference to give.
 //!
 //! # Readiness
 //!

@@ -75,7 +75,14 @@ struct Causes<'a>(&'a (dyn Error + 'static));
 
 impl fmt::Display for Causes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
-        chain(self.0).skip(1).take(LOGGED_CAUSES).try_for_each(|cause| write!(f, ": {cause}"))
+        let mut said = self.0.to_string();
+        for cause in chain(self.0).skip(1).take(LOGGED_CAUSES) {
+            let cause = cause.to_string();
+            // An error often repeats what caused it.
+            if !said.contains(&cause) {
+                said = format!("{said}: {cause}");
+            }
+        }
+        f.write_str(&said)
     }
 }

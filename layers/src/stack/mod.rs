@@ -15,12 +15,18 @@
 //!     .timeout(Duration::from_secs(180))
 //!     .layer(BufferReplyLayer::new(64 << 20))
 //!     .service(client);
+//! let handoff = HandoffLayer::new(context_leg).generation_to("http://127.0.0.1:8001".parse()?);
 //! let service = ServiceBuilder::new()
 //!     .layer(RespondLayer::new()) // errors become OpenAI error answers
-//!     .layer(HandoffLayer::new(context_leg))
+//!     .layer(handoff)
 //!     .service(client); // sends to the generation worker
 //! # tower_disagg::check::<http::Request<Body>, _>(service);
+//! # Ok::<(), http::uri::InvalidUri>(())
 //! ```
+//!
+//! A server gives requests a path and no authority. Leave [`generation_to`](HandoffLayer::generation_to) out only when
+//! the client itself knows where such requests go; one that does not fails the generation leg after the context leg was
+//! spent.
 //!
 //! | | type |
 //! |---|---|

@@ -1,6 +1,17 @@
 //! The wire contract with `trtllm-serve`: what is asked of a request, what the legs are sent, what may come back.
 //!
 //! Everything here is a pure function of bytes; nothing waits, and nothing knows about tower.
+//!
+//! | the rule for | is in |
+//! |---|---|
+//! | the routing header | `endpoint.rs` |
+//! | what a client may ask for, and what it may not send | `request.rs` and `request/`, `guard.rs` |
+//! | what a release knows: **one row a release** | `schema.rs`, read by `version.rs` and `shape.rs` |
+//! | the context request | `context.rs` |
+//! | the context reply: `finish_reason`, choices, a complete handoff | `reply.rs`, `token_ids.rs` |
+//! | the generation request | `generation.rs`, `params.rs`, `usage.rs` |
+//! | the answer when the context step was all | `terminal.rs` and `terminal/` |
+//! | what a client must not see | `clean.rs`, `strip.rs`, `leak.rs`, `worker_error.rs` |
 
 mod endpoint;
 mod guard;
