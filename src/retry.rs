@@ -38,7 +38,7 @@ impl<R> Policy<Request<Handoff<Validated>>, R, BoxError> for ContextRetries {
         }
         self.left -= 1;
         metrics::counter!("disagg_context_retries_total").increment(1);
-        tracing::debug!(%error, "another attempt at the context leg");
+        tracing::info!(%error, "another attempt at the context leg");
         Some(ready(()))
     }
 

@@ -150,6 +150,13 @@ fn prime(
     match reply {
         Ok(reply) => Ok(handoff.prime_with(reply, ticket.clone())),
         Err(error) => {
+            // A worker that refuses a request has not failed.
+            if !matches!(error.kind(), ContextErrorKind::Rejected(_)) {
+                tracing::warn!(
+                    disagg_request_id = %handoff.id(), context_endpoint = %handoff.context_endpoint(), %error,
+                    "the context leg failed"
+                );
+            }
             // An aborted request holds nothing; after any other failure the cache may be there, for nobody.
             let aborted = error.kind() == ContextErrorKind::Aborted;
             ticket.resolve(if aborted { Resolution::Released } else { Resolution::Failed });

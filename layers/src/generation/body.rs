@@ -79,6 +79,7 @@ where
             }
             Some(Err(error)) => {
                 watch.end(StreamEnd::Broken);
+                tracing::warn!("the reply of the generation worker broke off");
                 rest.ticket().resolve(Resolution::Failed);
                 rest.take();
                 let error = GenerationError::new(GenerationErrorKind::Interrupted).with_source(error);

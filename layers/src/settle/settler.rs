@@ -172,6 +172,10 @@ impl Settler {
         }
         if resolution.is_orphaned() {
             metrics::counter!("disagg_orphaned_handoffs_total", "reason" => name).increment(1);
+            tracing::warn!(
+                reason = name,
+                "a handoff is orphaned: its KV cache stays on the context worker until its transfer timeout"
+            );
         }
     }
 }

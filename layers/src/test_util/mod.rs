@@ -4,7 +4,7 @@
 //! future by, and cancellation is half of what these layers do. [`leg()`] is a service double whose
 //! [handle](LegHandle) sees each request, answers it, holds readiness back, and knows whether the future was dropped.
 //! [`ScriptedBody`] is a body that does what a script says, poll by poll. [`Probe`] wraps a real service and panics
-//! when a layer calls one that was never ready.
+//! when a layer calls one that was never ready. [`context_reply`] and [`terminal_reply`] are what a context worker answers.
 //!
 //! Everything is driven by hand: nothing here sleeps, spawns or reads a clock. Only with the feature `test-util`.
 //!
@@ -35,6 +35,7 @@ mod leg;
 mod probe;
 #[cfg(test)]
 mod recorder;
+mod replies;
 
 #[cfg(test)]
 pub(crate) use self::recorder::Recorded;
@@ -43,6 +44,7 @@ pub use self::{
     body::{ScriptHandle, ScriptedBody},
     leg::{LegDouble, LegDoubleFuture, LegHandle, LegReply, leg},
     probe::{Probe, ProbeCounts},
+    replies::{context_reply, terminal_reply},
 };
 
 #[cfg(test)]
