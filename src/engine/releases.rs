@@ -43,7 +43,7 @@ pub(super) struct Context {
 
 /// How long the release of a context worker is taken for true.
 const LASTING: Duration = Duration::from_secs(60 * 60);
-/// How long one is left alone that did not say.
+/// How long one is left alone that did not say, or that is not supported.
 const SHORT: Duration = Duration::from_secs(60);
 /// How many context workers are remembered.
 const MOST: usize = 1024;
@@ -164,7 +164,9 @@ impl Context {
     }
 
     pub(super) fn learn(&self, answer: &Answer) {
-        let until = Instant::now() + if answer.lasting { LASTING } else { SHORT };
+        // one that is refused gets no request whose connection could fail, so its successor would not be noticed
+        let lasting = answer.lasting && answer.engine.is_supported();
+        let until = Instant::now() + if lasting { LASTING } else { SHORT };
         *lock(&self.known) = Some((answer.engine.clone(), until));
     }
 

@@ -125,7 +125,7 @@ async fn what_context_workers_may_say() {
     // what a worker says; what becomes of the leg; whether it is asked again after a minute
     for (said, result, again) in [
         (RC24, Ok(()), false),
-        (OLD, Err(UnsupportedEngine), false),
+        (OLD, Err(UnsupportedEngine), true),
         (Said::Reply(404, "no"), Ok(()), false),
         (Said::Reply(200, "junk"), Ok(()), true),
         (Said::Reply(200, r#"{"version":7}"#), Ok(()), true),

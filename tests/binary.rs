@@ -1,0 +1,308 @@
+//! The binary as a process of its own.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::{
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use common::{Answer, Ask, Client, End, PATIENCE, Raw, chat_body, completions_body, eventually};
+use serde_json::{Value, json};
+use trtllm_sim::{Config, Engine, Role, expected_answer};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_disagg-sidecar");
+
+/// A running sidecar; killed when it is dropped.
+struct Process {
+    child: Child,
+    /// What it has logged so far.
+    log: Arc<Mutex<Vec<String>>>,
+    reader: Option<std::thread::JoinHandle<()>>,
+    data: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Process {
+    /// Starts it and waits until it says where it listens.
+    async fn start(generation: &Engine, flags: &[&str], environment: &[(&str, &str)]) -> Self {
+        let mut child = Command::new(BINARY)
+            .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--log-format", "json"])
+            .args(["--generation-url", &generation.url()])
+            .args(flags)
+            .env_clear()
+            .envs(environment.iter().copied())
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let log = Arc::<Mutex<Vec<String>>>::default();
+        let (lines, writes) = (BufReader::new(child.stderr.take().unwrap()).lines(), log.clone());
+        let reader = std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                writes.lock().unwrap().push(line);
+            }
+        });
+        let serving = || log.lock().unwrap().iter().find(|line| line.contains("\"serving\"")).cloned();
+        eventually("it says that it serves", || serving().is_some()).await;
+        let line: Value = serde_json::from_str(&serving().unwrap()).unwrap();
+        let address = |key: &str| line[key].as_str().unwrap().parse().unwrap();
+        let (data, admin) = (address("listen"), address("admin"));
+        Self { child, log, reader: Some(reader), data, admin }
+    }
+
+    fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    }
+
+    /// Waits for its end; returns how it ended and all that it logged.
+    async fn end(&mut self) -> (ExitStatus, String) {
+        let mut status = None;
+        eventually("the process ends", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        })
+        .await;
+        self.reader.take().unwrap().join().unwrap();
+        (status.unwrap(), self.log.lock().unwrap().join("\n"))
+    }
+
+    async fn admin(&self, path: &str) -> common::Reply {
+        Client::http1(self.admin).await.send(&Ask::get(path)).await
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+async fn engines() -> (Engine, Engine) {
+    let start =
+        async |role| Engine::start(Config::new(role).token_gap(Duration::from_millis(10))).await.unwrap();
+    (start(Role::Context).await, start(Role::Generation).await)
+}
+
+#[tokio::test]
+async fn it_serves_and_drains() {
+    for signal in ["TERM", "INT"] {
+        let (context, generation) = engines().await;
+        let mut process = Process::start(&generation, &[], &[]).await;
+        for body in [chat_body("a process", true), completions_body("a process", false)] {
+            let ask = Ask::of(&body).via(&context.hostport());
+            Answer::of(&Client::http1(process.data).await.send(&ask).await).is(&expected_answer(&body));
+            Answer::of(&Client::http2(process.data).await.send(&ask).await).is(&expected_answer(&body));
+        }
+        assert_eq!(process.admin("/livez").await.status, 200);
+        assert_eq!(process.admin("/readyz").await.status, 200);
+        assert_eq!(process.admin("/nothing").await.status, 404);
+        let metrics = process.admin("/metrics").await;
+        assert!(metrics.header("content-type").unwrap().starts_with("text/plain; version=0.0.4"));
+        let page = common::Metrics::parse(&metrics.text());
+        assert_eq!(page.get("disagg_requests_total{outcome=\"completed\"}"), 4.0);
+        assert_eq!(page.get("disagg_generation_streams_total{end=\"done\"}"), 2.0);
+        assert_eq!(page.in_flight(), 0.0);
+        assert_eq!(page.get("disagg_context_leg_seconds_count{result=\"ok\"}"), 4.0);
+
+        let body = chat_body("finished first", true);
+        let mut streaming = Raw::asking(process.data, &Ask::of(&body).via(&context.hostport())).await;
+        streaming.until(&trtllm_sim::token_text(expected_answer(&body).completion_token_ids[0])).await;
+        process.signal(signal);
+        Answer::of(&streaming.reply().await).is(&expected_answer(&body));
+        let (status, log) = process.end().await;
+        assert_eq!(status.code(), Some(0), "{log}");
+        assert_eq!((context.state().kv_held, generation.state().generation_aborts), (0, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_second_signal_cuts() {
+    let (context, generation) = engines().await;
+    let mut process = Process::start(&generation, &["--drain-timeout", "600s"], &[]).await;
+    let body = chat_body("cut", true);
+    let hang = json!({"on": "generation", "hang": {"after_tokens": 2}});
+    let mut raw = Raw::asking(process.data, &Ask::of(&body).via(&context.hostport()).fault(&hang)).await;
+    let word = trtllm_sim::token_text(expected_answer(&body).completion_token_ids[1]);
+    raw.until(&word).await;
+    process.signal("TERM");
+    let draining = async {
+        while process.admin("/readyz").await.status != 503 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, draining).await.expect("readiness is withdrawn");
+    assert!(process.child.try_wait().unwrap().is_none());
+    process.signal("TERM");
+    let reply = raw.reply().await;
+    assert_eq!(reply.end, End::Cut);
+    assert!(reply.text().contains(&word) && !reply.text().contains("[DONE]"));
+    let (status, log) = process.end().await;
+    assert_eq!(status.code(), Some(1), "{log}");
+}
+
+#[tokio::test]
+async fn a_drain_that_is_asked_for_over_http() {
+    let (_context, generation) = engines().await;
+    let mut process = Process::start(&generation, &[], &[]).await;
+    assert_eq!(Client::http1(process.admin).await.send(&Ask::post("/drain", "")).await.status, 202);
+    assert_eq!(process.end().await.0.code(), Some(0));
+}
+
+#[tokio::test]
+async fn settings_that_are_wrong_stop_the_start() {
+    let directory = std::env::temp_dir().join(format!("disagg-sidecar-test-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (unknown, bad, broken) = (
+        file("unknown.toml", "max-in-flght = 3\n"),
+        file("bad.toml", "settle-timeout = \"soon\"\n"),
+        file("broken.toml", "max-in-flight = = 3\n"),
+    );
+    let none: &[(&str, &str)] = &[];
+    for (flags, environment, said) in [
+        (&["--no-such-flag"][..], none, "--no-such-flag"),
+        (&["--listen", "nowhere"], none, "--listen"),
+        (&["--generation-url", "https://h:1"], none, "--generation-url"),
+        (&["--max-in-flight", "0"], none, "--max-in-flight"),
+        (&["--max-request-bytes", "many"], none, "--max-request-bytes"),
+        (&["--context-timeout", "0s"], none, "--context-timeout"),
+        (&["--allow-context", "h"], none, "--allow-context"),
+        (&["--passthrough", "maybe"], none, "--passthrough"),
+        (&["--engine-version", "1.2.1"], none, "1.3.0rc3"),
+        (&["--node-id", "3"], none, "--process-id"),
+        (&["--node-id", "256", "--process-id", "1"], none, "--node-id"),
+        (&["--machine-id", "1021"], none, "--machine-id"),
+        (&["--log", "a=b=c"], none, "--log"),
+        (&[], &[("DISAGG_MAX_IN_FLIGHT", "none")], "--max-in-flight"),
+        (&["--config", "/no/such/file.toml"], none, "/no/such/file.toml"),
+        (&["--config", &unknown], none, "max-in-flght"),
+        (&["--config", &bad], none, "settle-timeout"),
+        (&["--config", &broken], none, "broken.toml"),
+    ] {
+        let output =
+            Command::new(BINARY).args(flags).env_clear().envs(environment.iter().copied()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {text}");
+        assert!(text.contains(said), "{flags:?}: {text}");
+        assert!(output.stdout.is_empty());
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
+    for (flag, said) in [("--help", "--generation-url"), ("--version", env!("CARGO_PKG_VERSION"))] {
+        let output = Command::new(BINARY).arg(flag).output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        assert!(String::from_utf8_lossy(&output.stdout).contains(said));
+    }
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_an_error() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for flag in ["--listen", "--admin-listen"] {
+        let other = if flag == "--listen" { "--admin-listen" } else { "--listen" };
+        let output = Command::new(BINARY).args([flag, &address, other, "127.0.0.1:0"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(&address) && text.contains(flag), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn flags_beat_the_environment_which_beats_the_file() {
+    let (context, generation) = engines().await;
+    let path = std::env::temp_dir().join(format!("disagg-sidecar-test-{}.toml", std::process::id()));
+    std::fs::write(
+        &path,
+        "passthrough = \"off\"\nmax-request-bytes = \"2KiB\"\nengine-version = \"1.3.0rc24\"\n",
+    )
+    .unwrap();
+    let file = path.to_str().unwrap();
+    let environment =
+        [("DISAGG_CONFIG", file), ("DISAGG_MAX_REQUEST_BYTES", "1KiB"), ("DISAGG_PASSTHROUGH", "verbatim")];
+    let process = Process::start(&generation, &["--passthrough", "guarded"], &environment).await;
+    let mut client = Client::http1(process.data).await;
+    assert_eq!(client.send(&Ask::get("/v1/models")).await.status, 200, "not off, as the file says");
+    let mut forbidden = chat_body("x", false);
+    forbidden["prompt_token_ids"] = json!([1]);
+    client.send(&Ask::of(&forbidden)).await.is_error(400, "handoff_fields_forbidden");
+    let body = chat_body(&"x".repeat(1000), false);
+    let mut client = Client::http1(process.data).await;
+    client.send(&Ask::of(&body).via(&context.hostport())).await.is_error(413, "request_too_large");
+    let body = chat_body("x", true);
+    let mut client = Client::http1(process.data).await;
+    Answer::of(&client.send(&Ask::of(&body).via(&context.hostport())).await).is(&expected_answer(&body));
+    assert!(context.state().requests.iter().all(|seen| seen.path != "/version"), "pinned, as the file says");
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[tokio::test]
+async fn nothing_secret_is_logged_and_no_proxy_is_used() {
+    let recorder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    recorder.set_nonblocking(true).unwrap();
+    let proxy = format!("http://{}", recorder.local_addr().unwrap());
+    let environment: Vec<(&str, &str)> =
+        ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"]
+            .iter()
+            .map(|name| (*name, proxy.as_str()))
+            .collect();
+    for level in ["info", "trace"] {
+        let (context, generation) = engines().await;
+        let mut process = Process::start(&generation, &["--log", level], &environment).await;
+        let body = chat_body("SECRET-PROMPT", true);
+        let ask = Ask::of(&body).via(&context.hostport()).header("authorization", "Bearer SECRET-TOKEN");
+        let mut replies = Vec::new();
+        for ask in [
+            ask.clone(),
+            Ask { body: "{\"SECRET-PROMPT\": SECRET".into(), ..ask.clone() },
+            ask.clone().fault(&json!({"on": "context", "status": 500, "body": {"error": "SECRET-PROMPT"}})),
+            ask.clone().fault(&json!({"on": "context", "reply": "SECRET-STATE"})),
+            ask.clone().fault(&json!({"on": "context", "set": {"/choices/0/disaggregated_params/encoded_opaque_state": "SECRET-STATE"}})),
+            ask.clone().fault(&json!({"on": "generation", "status": 400, "body": {"error": "encoded_opaque_state SECRET-STATE"}})),
+            ask.clone().fault(&json!({"on": "generation", "cut": {"at": "body", "after_bytes": 100, "how": "rst"}})),
+            ask.clone().fault(&json!({"on": "generation", "cut": {"at": "head", "how": "rst"}})),
+            Ask::of(&body).header("authorization", "Bearer SECRET-TOKEN"),
+        ] {
+            replies.push(Client::http1(process.data).await.send(&ask).await);
+        }
+        let states: Vec<String> =
+            context.state().requests.iter().filter_map(|seen| seen.request_type()).collect();
+        assert!(states.len() >= 6, "{states:?}");
+        for reply in &replies {
+            assert!(
+                !reply.text().contains("SECRET-STATE") && !reply.text().contains("SECRET-TOKEN"),
+                "{}",
+                reply.text()
+            );
+        }
+        // the real opaque states, from what the generation worker was sent
+        let opaque: Vec<String> = generation
+            .state()
+            .requests
+            .iter()
+            .filter_map(|seen| {
+                seen.json()?["disaggregated_params"]["encoded_opaque_state"].as_str().map(str::to_owned)
+            })
+            .collect();
+        assert!(opaque.len() >= 4);
+        process.signal("TERM");
+        let (_, log) = process.end().await;
+        assert!(log.contains("\"serving\""));
+        assert!(!log.contains("panicked"), "{log}");
+        for secret in ["SECRET", "Bearer"].into_iter().map(str::to_owned).chain(opaque) {
+            assert!(!log.contains(&secret), "{level}: {secret} in the log: {log}");
+        }
+    }
+    assert!(recorder.accept().is_err(), "the proxy was not asked");
+}

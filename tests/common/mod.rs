@@ -1,0 +1,26 @@
+//! Two simulated engines, the real sidecar between them, and clients that look closely.
+
+#![allow(dead_code, unreachable_pub, unused_imports, reason = "each test program uses a part of it")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod answer;
+mod ask;
+mod hyper_client;
+mod leaver;
+mod metrics;
+mod raw;
+mod reply;
+mod wait;
+mod world;
+
+pub use self::{
+    answer::Answer,
+    ask::{Ask, chat_body, completions_body, members},
+    hyper_client::Client,
+    leaver::{Leave, Leaver},
+    metrics::Metrics,
+    raw::Raw,
+    reply::{End, Reply},
+    wait::{PATIENCE, SOON, eventually, within},
+    world::World,
+};

@@ -1,0 +1,694 @@
+//! Every error that a client can be told of: its status, its code, and which workers were called.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use bytes::Bytes;
+use common::{Answer, Ask, Client, End, Raw, Reply, World, chat_body, completions_body, eventually};
+use http::Method;
+use serde_json::{Value, json};
+use trtllm_sim::expected_answer;
+
+const CHAT: &str = "/v1/chat/completions";
+const COMPLETIONS: &str = "/v1/completions";
+
+/// Nothing was called, or the context worker alone, or both.
+const NEITHER: (usize, usize) = (0, 0);
+const CONTEXT: (usize, usize) = (1, 0);
+const BOTH: (usize, usize) = (1, 1);
+
+/// Sends a request, forgets what was before it, and looks at who was called.
+async fn called(world: &World, what: &str, ask: &Ask, called: (usize, usize)) -> Reply {
+    world.forget();
+    let reply = world.send(ask).await;
+    assert_eq!(world.called(), called, "{what}: {}", reply.text());
+    reply
+}
+
+/// The next request is served as if nothing had been.
+async fn still_serves(world: &World) {
+    let body = chat_body("still there", true);
+    Answer::of(&world.exchange(&body).await).is(&expected_answer(&body));
+}
+
+// === contract ===
+
+#[tokio::test]
+async fn routing_headers() {
+    let world = World::start(&[]).await;
+    let good = world.context.hostport();
+    let port = world.context.addr().port();
+    let lists: Vec<Vec<String>> = [
+        "",
+        " ",
+        "prefill",
+        "prefill:0",
+        "prefill:abc",
+        "prefill:65536",
+        "h:+8001",
+        "2001:db8::1:8001",
+        "[zz]:8001",
+        "u:p@h:1",
+        "http://h:1",
+        "h:1/",
+        "h:1?x",
+        "h :1",
+        "*:8001",
+        "2130706433:80",
+    ]
+    .iter()
+    .map(|value| vec![(*value).to_owned()])
+    .chain([
+        vec![good.clone(), good.clone()],
+        vec![good.clone(), "other:1".into()],
+        vec![format!("{good},{good}")],
+        vec![format!("{good}, other:1")],
+        vec![format!("http://{good}")],
+        vec![format!("{good}/")],
+    ])
+    .collect();
+    for values in lists {
+        for path in [CHAT, COMPLETIONS, "/v1/models"] {
+            let mut ask = Ask::post(path, chat_body("x", false).to_string());
+            for value in &values {
+                ask = ask.header("X-Prefiller-Host-Port", value);
+            }
+            world.forget();
+            let reply = Raw::asking(world.data, &ask).await.reply().await;
+            let error = reply.is_error(502, "invalid_epp_metadata");
+            let message = error["message"].as_str().unwrap();
+            assert!(message.contains("x-prefiller-host-port"), "{message}");
+            assert_eq!(world.called(), NEITHER, "{values:?}");
+        }
+    }
+    for value in [good, format!("localhost:{port}"), format!("LOCALHOST:{port}")] {
+        let body = chat_body("well routed", false);
+        Answer::of(&world.send(&Ask::of(&body).via(&value)).await).is(&expected_answer(&body));
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn endpoints_that_are_not_allowed() {
+    let world = World::start(&["--allow-context", "127.0.0.0/8:1-2", "--allow-context", "*.svc:80"]).await;
+    let port = world.context.addr().port();
+    for context in [
+        world.context.hostport(),
+        format!("localhost:{port}"),
+        format!("[::ffff:127.0.0.1]:{port}"),
+        "169.254.169.254:80".into(),
+        "svc:80".into(),
+        "a.svc:81".into(),
+    ] {
+        let ask = Ask::of(&chat_body("x", true)).via(&context);
+        called(&world, &context, &ask, NEITHER).await.is_error(403, "context_endpoint_not_allowed");
+        // by the head alone, before the body is here
+        let mut raw = Raw::connect(world.data).await;
+        raw.write(ask.head("content-length: 1000")).await;
+        raw.reply().await.is_error(403, "context_endpoint_not_allowed");
+    }
+    assert_eq!(world.context.state().connections, 0, "nothing was connected to");
+    world.finish().await;
+    let world = World::start(&["--allow-context", "10.0.0.0/8:1-2,127.0.0.0/8:1024-65535"]).await;
+    still_serves(&world).await;
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn targets_that_cannot_be_handed_off() {
+    let world = World::start(&[]).await;
+    for (method, path) in [
+        (Method::POST, "/v1/responses"),
+        (Method::POST, "/v1/embeddings"),
+        (Method::POST, "/v1/chat/completions/"),
+        (Method::GET, "/v1/models"),
+        (Method::GET, CHAT),
+        (Method::PUT, CHAT),
+        (Method::DELETE, COMPLETIONS),
+    ] {
+        let ask = world.post(path, chat_body("x", false).to_string()).method(method.clone());
+        called(&world, path, &ask, NEITHER).await.is_error(501, "unsupported_endpoint");
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn bodies_that_are_not_valid() {
+    let world = World::start(&[]).await;
+    let chat = |members: &str| format!(r#"{{"model":"m","messages":[],{members}}}"#);
+    let utf16: Vec<u8> = r#"{"messages":[]}"#.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let invalid: Vec<(Bytes, Value)> = [
+        ("", json!(null)),
+        ("[]", json!(null)),
+        ("null", json!(null)),
+        ("{}{}", json!(null)),
+        ("\u{feff}{}", json!(null)),
+        (r#"{"model":"m""#, json!(null)),
+        (&"[".repeat(200_000), json!(null)),
+        (&chat(r#""stream":1"#), json!("stream")),
+        (&chat(r#""stream":"yes""#), json!("stream")),
+        (&chat(r#""stream":true,"stream":false"#), json!("stream")),
+        (&chat(r#""stream":true,"str\u0065am":false"#), json!("stream")),
+        (&chat(r#""stream_options":7"#), json!("stream_options")),
+        (&chat(r#""n":"2""#), json!("n")),
+        (&chat(r#""n":0"#), json!("n")),
+        (&chat(r#""n":1,"n":1"#), json!("n")),
+        (&chat(r#""best_of":true"#), json!("best_of")),
+        (r#"{"model":"m","messages":"hi"}"#, json!("messages")),
+    ]
+    .iter()
+    .map(|(body, param)| (Bytes::copy_from_slice(body.as_bytes()), param.clone()))
+    .chain([(utf16.into(), json!(null)), (Bytes::from_static(b"{\"messages\":[\"\xff\"]}"), json!(null))])
+    .collect();
+    for (body, param) in invalid {
+        let what = String::from_utf8_lossy(&body[..body.len().min(60)]).into_owned();
+        let reply = called(&world, &what, &world.post(CHAT, body), NEITHER).await;
+        assert_eq!(reply.is_error(400, "invalid_request")["param"], param, "{what}");
+    }
+    for (body, param) in
+        [("{}", "prompt"), (r#"{"prompt":[]}"#, "prompt"), (r#"{"prompt":"a","echo":1}"#, "echo")]
+    {
+        let reply = called(&world, body, &world.post(COMPLETIONS, body), NEITHER).await;
+        assert_eq!(reply.is_error(400, "invalid_request")["param"], param);
+    }
+    still_serves(&world).await;
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn requests_that_one_handoff_cannot_serve() {
+    let world = World::start(&[]).await;
+    let with = |mut body: Value, member: &str, value: Value| {
+        body[member] = value;
+        body
+    };
+    let (chat, text) = (chat_body("x", false), completions_body("x", true));
+    for (body, param) in [
+        (with(chat.clone(), "n", json!(2)), "n"),
+        (with(text.clone(), "n", json!(128)), "n"),
+        (with(chat.clone(), "best_of", json!(2)), "best_of"),
+        (with(chat.clone(), "use_beam_search", json!(true)), "use_beam_search"),
+        (with(text.clone(), "prompt", json!(["a", "b"])), "prompt"),
+        (with(text.clone(), "prompt", json!([[1], [2]])), "prompt"),
+        (with(text.clone(), "echo", json!(true)), "echo"),
+    ] {
+        let reply = called(&world, param, &world.ask(&body), NEITHER).await;
+        assert_eq!(reply.is_error(400, "unsupported_request")["param"], param);
+    }
+    for body in [
+        with(chat.clone(), "n", json!(1)),
+        with(chat, "use_beam_search", json!(false)),
+        with(text.clone(), "echo", json!(false)),
+        with(text, "prompt", json!([[1, 2]])),
+    ] {
+        Answer::of(&world.exchange(&body).await).is(&expected_answer(&body));
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn handoff_fields_of_a_client() {
+    let world = World::start(&[]).await;
+    for (member, value, param) in [
+        ("disaggregated_params", r#"{"request_type":"generation_only"}"#, "disaggregated_params"),
+        ("disaggregated_params", "[]", "disaggregated_params"),
+        (r"disaggregated\u005fparams", r#"{"ctx_request_id":5}"#, "disaggregated_params"),
+        ("prompt_token_ids", "[9]", "prompt_token_ids"),
+        ("prompt_token_ids_b64", "\"AAAA\"", "prompt_token_ids_b64"),
+        ("injected_chat_template_kwargs", "{}", "injected_chat_template_kwargs"),
+        (
+            "conversation_params",
+            r#"{"subagent_affinity_id":"a"}"#,
+            "conversation_params.subagent_affinity_id",
+        ),
+    ] {
+        for path in [CHAT, COMPLETIONS] {
+            let body = format!(r#"{{"model":"m","messages":[],"prompt":"SECRET","{member}":{value}}}"#);
+            let reply = called(&world, member, &world.post(path, body), NEITHER).await;
+            let error = reply.is_error(400, "handoff_fields_forbidden");
+            assert_eq!(error["param"], param);
+            assert!(!reply.text().contains("SECRET"));
+        }
+    }
+    for nothing in [json!(null), json!({})] {
+        let mut body = chat_body("nothing in it", true);
+        body["disaggregated_params"] = nothing;
+        let reply = world.exchange(&body).await;
+        body.as_object_mut().unwrap().remove("disaggregated_params");
+        Answer::of(&reply).is(&expected_answer(&body));
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn bodies_that_are_too_large() {
+    let world = World::start(&["--max-request-bytes", "4KiB"]).await;
+    let padded = |length: usize| {
+        let mut body = chat_body("", false);
+        let bare = body.to_string().len();
+        body["messages"][0]["content"] = json!("x".repeat(length - bare));
+        assert_eq!(body.to_string().len(), length);
+        body
+    };
+    let most = padded(4096);
+    Answer::of(&world.exchange(&most).await).is(&expected_answer(&most));
+    let over = padded(4097);
+    called(&world, "with a length", &world.ask(&over), NEITHER).await.is_error(413, "request_too_large");
+    world.forget();
+    // said to be too large, and never sent
+    let mut raw = Raw::connect(world.data).await;
+    raw.write(world.ask(&over).head("content-length: 5000000")).await;
+    raw.reply().await.is_error(413, "request_too_large");
+    // too large before its end has come
+    let mut raw = Raw::connect(world.data).await;
+    raw.write(world.ask(&over).head("transfer-encoding: chunked")).await;
+    raw.write(format!("1000\r\n{}\r\n1000\r\n{}\r\n", "x".repeat(4096), "y".repeat(4096))).await;
+    raw.reply().await.is_error(413, "request_too_large");
+    // the same of what passes through
+    let passing = Ask::post(CHAT, over.to_string());
+    called(&world, "passing through", &passing, NEITHER).await.is_error(413, "request_too_large");
+    assert_eq!(world.called(), NEITHER);
+    still_serves(&world).await;
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn bodies_that_do_not_come() {
+    let world = World::start(&["--request-body-timeout", "100ms"]).await;
+    for framing in ["content-length: 1000", "transfer-encoding: chunked"] {
+        for begun in ["", "1\r\n{\r\n"] {
+            let mut raw = Raw::connect(world.data).await;
+            raw.write(world.ask(&json!({"messages": []})).head(framing)).await;
+            raw.write(begun).await;
+            raw.reply().await.is_error(408, "request_timeout");
+        }
+    }
+    assert_eq!(world.called(), NEITHER);
+    still_serves(&world).await;
+    world.finish().await;
+}
+
+// === admission ===
+
+#[tokio::test]
+async fn more_requests_than_are_let_in() {
+    let world = World::alone(|context| context, |generation| generation, &["--max-in-flight", "2"]).await;
+    // one waits for its context leg, one is in the middle of its stream, one passes through
+    let hang = json!({"hang": {"after_tokens": 2}});
+    let handoff = world.ask(&chat_body("a", true));
+    let waiting = Raw::asking(world.data, &handoff.clone().fault(&json!({"hang": "before_head"}))).await;
+    let mut streaming = Raw::asking(world.data, &Ask::of(&chat_body("b", true)).fault(&hang)).await;
+    streaming.until("data: ").await;
+    eventually("both are under way", || world.called() == (1, 1)).await;
+    world.forget();
+    for ask in [handoff.clone(), Ask::of(&chat_body("c", false)), Ask::get("/v1/models")] {
+        let reply = world.send(&ask).await;
+        reply.is_error(503, "overloaded");
+        assert_eq!(reply.header("retry-after"), Some("1"));
+    }
+    assert_eq!(world.called(), NEITHER);
+    assert_eq!(world.send(&Ask::get("/health")).await.status, 200, "not counted");
+    assert_eq!(world.send(&Ask::get("/ready")).await.status, 200, "not counted");
+    drop((waiting, streaming));
+    world.idle().await;
+    still_serves(&world).await;
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn more_bytes_than_are_held() {
+    let world = World::of(
+        |context| context.opaque_bytes(64 << 10),
+        |generation| generation,
+        &["--max-buffered-bytes", "32KiB"],
+    )
+    .await;
+    for stream in [true, false] {
+        let request = world.ask(&chat_body(&"x".repeat(33 << 10), stream));
+        let reply = called(&world, "a request", &request, NEITHER).await;
+        reply.is_error(503, "overloaded");
+        assert_eq!(reply.header("retry-after"), Some("1"));
+        let reply = called(&world, "a context reply", &world.ask(&chat_body("x", stream)), CONTEXT).await;
+        reply.is_error(503, "overloaded");
+    }
+    world.finish_with_orphans().await;
+}
+
+#[tokio::test]
+async fn bytes_are_held_for_all_requests_together() {
+    let world =
+        World::alone(|context| context, |generation| generation, &["--max-buffered-bytes", "512KiB"]).await;
+    let request = world.ask(&completions_body(&"x".repeat(64 << 10), true));
+    assert_eq!(world.send(&request).await.status, 200);
+    // most of an upload is here, and held until its end or until its client leaves
+    let mut raw = Raw::connect(world.data).await;
+    raw.write(world.ask(&json!({})).head("content-length: 500000")).await;
+    raw.write("{".repeat(499_999)).await;
+    let waiting = async {
+        loop {
+            let reply = world.send(&request).await;
+            if reply.status == 503 {
+                reply.is_error(503, "overloaded");
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(common::PATIENCE, waiting).await.expect("two of them do not fit at a time");
+    drop(raw);
+    world.idle().await;
+    assert_eq!(world.send(&request).await.status, 200);
+    world.finish().await;
+}
+
+// === context ===
+
+#[tokio::test]
+async fn context_workers_that_cannot_be_reached() {
+    for (retries, attempts) in [("0", 1), ("1", 2), ("3", 4)] {
+        let world =
+            World::alone(|context| context, |generation| generation, &["--context-retries", retries]).await;
+        still_serves(&world).await;
+        for how in ["fin", "rst"] {
+            let before = world.metrics().await;
+            let fault = json!({"on": "context", "cut": {"at": "head", "how": how}});
+            let ask = world.ask(&chat_body("lost", how == "fin")).fault(&fault);
+            let what = format!("{how}, {retries} retries");
+            called(&world, &what, &ask, (attempts, 0)).await.is_error(502, "context_unreachable");
+            let mut ids: Vec<_> = world.context_legs().iter().map(|leg| leg.disagg_request_id()).collect();
+            ids.sort();
+            ids.dedup();
+            assert_eq!(ids.len(), attempts, "a fresh id for each attempt");
+            let retried = world.metrics().await.since(&before);
+            let expected = (attempts > 1).then_some((attempts - 1) as f64);
+            assert_eq!(retried.get("disagg_context_retries_total").copied(), expected, "{what}");
+        }
+        // one attempt fails, the next is good
+        if attempts > 1 {
+            let mut fault = trtllm_sim::Fault::on(trtllm_sim::On::Context);
+            fault.cut = Some(trtllm_sim::Cut { at: trtllm_sim::CutAt::Head, how: trtllm_sim::CutHow::Rst });
+            fault.times = Some(1);
+            world.context.set_fault(fault);
+            still_serves(&world).await;
+        }
+        // nobody listens
+        world.context.shutdown().await;
+        let ask = world.ask(&chat_body("nobody", true));
+        called(&world, "nobody", &ask, NEITHER).await.is_error(502, "context_unreachable");
+        world.finish_with_orphans().await;
+    }
+}
+
+#[tokio::test]
+async fn context_replies_that_break_off_are_not_asked_for_again() {
+    let world = World::start(&["--context-retries", "3"]).await;
+    for how in ["fin", "rst", "garbage"] {
+        for bytes in [0, 1, 300] {
+            let fault = json!({"on": "context", "cut": {"at": "body", "after_bytes": bytes, "how": how}});
+            let ask = world.ask(&chat_body("cut", bytes == 0)).fault(&fault);
+            let what = format!("{how} after {bytes}");
+            called(&world, &what, &ask, CONTEXT).await.is_error(502, "context_unreachable");
+        }
+    }
+    still_serves(&world).await;
+    world.finish_with_orphans().await;
+}
+
+#[tokio::test]
+async fn context_workers_that_are_too_slow() {
+    let world = World::start(&["--context-timeout", "150ms"]).await;
+    still_serves(&world).await;
+    for fault in
+        [json!({"on": "context", "hang": "before_head"}), json!({"on": "context", "hang": "after_head"})]
+    {
+        for body in [chat_body("slow", true), completions_body("slow", false)] {
+            let ask = world.ask(&body).fault(&fault);
+            called(&world, "slow", &ask, CONTEXT).await.is_error(504, "context_timeout");
+            eventually("its connection is closed", || world.context.state().open_requests == 0).await;
+        }
+    }
+    still_serves(&world).await;
+    world.finish_with_orphans().await;
+}
+
+#[tokio::test]
+async fn refusals_of_a_context_worker() {
+    let world = World::start(&["--context-retries", "3"]).await;
+    for status in [400, 401, 403, 404, 409, 422, 429] {
+        for (body, message) in [
+            (
+                json!({"object": "error", "message": "prompt length (9000) exceeds max_seq_len", "type": "BadRequestError", "param": null, "code": status}),
+                Some("prompt length (9000) exceeds max_seq_len"),
+            ),
+            (
+                json!({"error": "body.x: Extra inputs are not permitted"}),
+                Some("body.x: Extra inputs are not permitted"),
+            ),
+            (json!({"detail": "nested too deep"}), Some("nested too deep")),
+            (json!("<html>no</html>"), None),
+        ] {
+            let fault =
+                json!({"on": "context", "status": status, "body": body, "headers": {"retry-after": "7"}});
+            let ask = world.ask(&chat_body("refused", status % 2 == 0)).fault(&fault);
+            let reply = called(&world, "refused", &ask, CONTEXT).await;
+            let error = reply.is_error(status, "context_rejected");
+            assert_eq!(reply.header("retry-after"), Some("7"));
+            if let Some(message) = message {
+                assert_eq!(error["message"], message);
+            }
+        }
+    }
+    // the worker's own refusal of a member that it does not know
+    let mut body = chat_body("refused", true);
+    body["store"] = json!(true);
+    let error = called(&world, "store", &world.ask(&body), CONTEXT).await.is_error(400, "context_rejected");
+    assert!(error["message"].as_str().unwrap().contains("store"), "{error}");
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn failures_of_a_context_worker() {
+    let world = World::start(&["--context-retries", "3"]).await;
+    for (worker, client) in [(500, 502), (501, 502), (502, 502), (503, 503), (504, 502)] {
+        let fault = json!({"on": "context", "status": worker, "headers": {"retry-after": "9"},
+            "body": {"error": "SECRET host 10.0.0.7"}});
+        let ask = world.ask(&chat_body("failed", worker % 2 == 0)).fault(&fault);
+        let reply = called(&world, "failed", &ask, CONTEXT).await;
+        reply.is_error(client, "context_failed");
+        assert!(!reply.text().contains("SECRET"));
+        if worker == 503 {
+            assert_eq!(reply.header("retry-after"), Some("9"));
+        }
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn context_replies_that_are_no_handoff() {
+    let world = World::start(&[]).await;
+    let params = "/choices/0/disaggregated_params";
+    let set = |pointer: &str, value: Value| json!({"set": {pointer: value}});
+    let of = |name: &str| format!("{params}/{name}");
+    let mut faults = vec![
+        json!({"reply": "null"}),
+        json!({"reply": "[]"}),
+        json!({"reply": ""}),
+        json!({"reply": "{\"error\":{\"message\":\"SECRET\"}}"}),
+        json!({"reply": "not JSON, SECRET"}),
+        json!({"headers": {"content-type": "text/event-stream"}}),
+        json!({"status": 204, "body": ""}),
+        json!({"status": 307, "headers": {"location": "/v1/completions"}, "body": ""}),
+        json!({"remove": ["/choices"]}),
+        json!({"remove": [params]}),
+        json!({"remove": [of("ctx_request_id")]}),
+        json!({"remove": [of("first_gen_tokens")]}),
+        json!({"remove": [of("encoded_opaque_state"), of("ctx_info_endpoint")]}),
+        // no finish reason does not make an answer of one token
+        json!({"set": {"/choices/0/finish_reason": null, params: null}}),
+        set("/choices", json!([])),
+        set("/choices", json!([{}, {}])),
+        set("/choices", json!({})),
+        set("/error", json!("SECRET")),
+        set("/choices/0/finish_reason", json!(7)),
+        set(params, json!(null)),
+        set(params, json!("x")),
+        set(params, json!([])),
+        set("/prompt_token_ids", json!([])),
+        set("/prompt_token_ids", json!(["a"])),
+    ];
+    for (name, values) in [
+        ("ctx_request_id", vec![json!(null), json!("7"), json!(1.5), json!(-1)]),
+        ("disagg_request_id", vec![json!("7"), json!(1e18), json!(-1)]),
+        ("first_gen_tokens", vec![json!(null), json!([]), json!(["a"]), json!([1.5]), json!(5)]),
+        ("encoded_opaque_state", vec![json!(5), json!({})]),
+        ("ctx_info_endpoint", vec![json!(["tcp://10.0.0.5:1"])]),
+    ] {
+        faults.extend(values.into_iter().map(|value| set(&of(name), value)));
+    }
+    for (at, fault) in faults.iter_mut().enumerate() {
+        fault["on"] = json!("context");
+        let ask = world.ask(&chat_body("no handoff", at % 2 == 0)).fault(fault);
+        let reply = called(&world, &fault.to_string(), &ask, CONTEXT).await;
+        assert_eq!(reply.status, 502, "{fault}: {}", reply.text());
+        let error = reply.is_error(502, "invalid_context_reply");
+        assert!(!reply.text().contains("SECRET"), "{error}");
+    }
+    // without token ids completions has no prompt to go on with
+    let fault = json!({"on": "context", "remove": ["/prompt_token_ids"]});
+    let ask = world.ask(&completions_body("no ids", true)).fault(&fault);
+    called(&world, "no ids", &ask, CONTEXT).await.is_error(502, "invalid_context_reply");
+    // no finish reason with a complete handoff is a handoff
+    let body = chat_body("unset", true);
+    let ask = world.ask(&body).fault(&json!({"on": "context", "set": {"/choices/0/finish_reason": null}}));
+    Answer::of(&called(&world, "unset", &ask, BOTH).await).is(&expected_answer(&body));
+    world.finish_with_orphans().await;
+}
+
+#[tokio::test]
+async fn context_replies_that_are_too_large() {
+    let world = World::of(
+        |context| context.opaque_bytes(8 << 10),
+        |generation| generation,
+        &["--max-reply-bytes", "4KiB"],
+    )
+    .await;
+    for stream in [true, false] {
+        let ask = world.ask(&chat_body("large", stream));
+        called(&world, "large", &ask, CONTEXT).await.is_error(502, "context_reply_too_large");
+    }
+    world.finish_with_orphans().await;
+}
+
+#[tokio::test]
+async fn requests_that_a_context_worker_aborted() {
+    let world = World::start(&[]).await;
+    for reason in ["cancelled", "abort", "error", "timeout", "", "anything else"] {
+        for stream in [true, false] {
+            let fault = json!({"on": "context", "set": {"/choices/0/finish_reason": reason}});
+            let ask = world.ask(&chat_body("aborted", stream)).fault(&fault);
+            called(&world, reason, &ask, CONTEXT).await.is_error(502, "context_aborted");
+        }
+    }
+    world.finish_with_orphans().await;
+}
+
+// === generation ===
+
+#[tokio::test]
+async fn generation_workers_that_cannot_be_reached() {
+    let world = World::start(&[]).await;
+    for body in [chat_body("lost", true), completions_body("lost", false)] {
+        for how in ["fin", "rst"] {
+            let fault = json!({"on": "generation", "cut": {"at": "head", "how": how}});
+            let ask = world.ask(&body).fault(&fault);
+            // never a second generation leg: the first may have been read
+            called(&world, how, &ask, BOTH).await.is_error(503, "generation_unreachable");
+        }
+    }
+    world.generation.shutdown().await;
+    // the one that finds out may have spent a context run; from then on none is
+    let ask = world.ask(&chat_body("nobody", true));
+    world.send(&ask).await.is_error(503, "generation_unreachable");
+    for body in [chat_body("nobody", true), completions_body("nobody", false)] {
+        let error = called(&world, "nobody", &world.ask(&body), NEITHER).await;
+        let error = error.is_error(503, "generation_unreachable");
+        assert!(error["message"].as_str().unwrap().contains("generation worker"), "{error}");
+        let passing = called(&world, "nobody", &Ask::of(&body), NEITHER).await;
+        passing.is_error(503, "generation_unreachable");
+    }
+    world.finish_with_orphans().await;
+}
+
+#[tokio::test]
+async fn generation_workers_that_are_too_slow() {
+    let world = World::start(&["--generation-head-timeout", "150ms"]).await;
+    let hang = json!({"on": "generation", "hang": "before_head"});
+    for body in [chat_body("slow", true), completions_body("slow", false)] {
+        let ask = world.ask(&body).fault(&hang);
+        called(&world, "slow", &ask, BOTH).await.is_error(504, "generation_timeout");
+        eventually("its connection is closed", || world.generation.state().open_requests == 0).await;
+    }
+    let ask = Ask::of(&chat_body("slow", true)).fault(&json!({"hang": "before_head"}));
+    called(&world, "passing", &ask, (0, 1)).await.is_error(504, "generation_timeout");
+    still_serves(&world).await;
+    world.finish_with_orphans().await;
+}
+
+#[tokio::test]
+async fn refusals_of_a_generation_worker_are_relayed() {
+    let world = World::alone(|context| context, |generation| generation, &[]).await;
+    still_serves(&world).await;
+    for (status, body) in [
+        (400, json!({"error": "body.priority: Extra inputs are not permitted"})),
+        (404, json!({"detail": "Not Found"})),
+        (429, json!({"object": "error", "message": "slow down", "type": "x", "param": null, "code": 429})),
+        (500, json!("Internal Server Error")),
+        (503, json!({"error": "x".repeat(8000)})),
+    ] {
+        for stream in [true, false] {
+            let before = world.metrics().await;
+            let fault = json!({"on": "generation", "status": status, "body": body,
+                "headers": {"retry-after": "11", "x-worker": "7"}});
+            let ask = world.ask(&chat_body("refused", stream)).fault(&fault);
+            let reply = called(&world, "refused", &ask, BOTH).await;
+            assert_eq!((reply.status.as_u16(), reply.end), (status, End::Complete));
+            let text = body.as_str().map_or_else(|| body.to_string(), str::to_owned);
+            assert_eq!(reply.text(), text, "the worker's own bytes");
+            assert_eq!(reply.header("content-length"), Some(text.len().to_string().as_str()));
+            assert_eq!((reply.header("retry-after"), reply.header("x-worker")), (Some("11"), Some("7")));
+            let counted = world.metrics().await.since(&before);
+            assert_eq!(counted.get("disagg_orphaned_handoffs_total{reason=\"refused\"}"), Some(&1.0));
+        }
+    }
+    world.finish_with_orphans().await;
+}
+
+#[tokio::test]
+async fn refusals_that_could_tell_internal_state_are_not() {
+    let world = World::start(&[]).await;
+    for (status, text) in [
+        (400, "x".repeat(8193)),
+        (422, r#"{"error":"1 validation error: {'encoded_opaque_state': 'SECRET'}"}"#.to_owned()),
+        (400, r#"{"error":"ctx_info_endpoint SECRET"}"#.to_owned()),
+        (500, r#"{"error":"{\"ctx_info\u005fendpoint\": \"SECRET\"}"}"#.to_owned()),
+        (429, "x".repeat(1 << 20)),
+    ] {
+        for stream in [true, false] {
+            let fault =
+                json!({"on": "generation", "status": status, "body": text, "headers": {"retry-after": "5"}});
+            // too long for a header
+            let fault = trtllm_sim::Fault::from_json(&fault.to_string()).unwrap().remove(0);
+            world.generation.set_fault(trtllm_sim::Fault { times: Some(1), ..fault });
+            let reply = called(&world, &text[..30], &world.ask(&chat_body("refused", stream)), BOTH).await;
+            reply.is_error(status, "generation_rejected");
+            assert!(!reply.text().contains("SECRET") && reply.body.len() < 1000);
+            assert_eq!(reply.header("retry-after"), Some("5"));
+        }
+    }
+    // a real refusal that quotes the request: the state was spoilt on its way
+    let spoilt = json!({"on": "context", "set": {"/choices/0/disaggregated_params/ctx_info_endpoint": "tcp://127.0.0.1:9"}});
+    let ask = world.ask(&chat_body("spoilt", true)).fault(&spoilt);
+    let reply = called(&world, "spoilt", &ask, BOTH).await;
+    assert_eq!(reply.status, 400);
+    assert!(!reply.text().contains("127.0.0.1:9"), "{}", reply.text());
+    world.finish_with_orphans().await;
+}
+
+#[tokio::test]
+async fn a_burst_of_large_refusals_leaves_nothing_behind() {
+    let world = World::start(&[]).await;
+    for on in ["context", "generation"] {
+        let fault = json!({"on": on, "status": 400, "body": "z".repeat(1 << 20)});
+        let fault = trtllm_sim::Fault::from_json(&fault.to_string()).unwrap().remove(0);
+        let engine = if on == "context" { &world.context } else { &world.generation };
+        engine.set_fault(fault);
+        let mut client = Client::http1(world.data).await;
+        for _ in 0..50 {
+            assert_eq!(client.send(&world.ask(&chat_body("x", true))).await.status, 400);
+        }
+        engine.clear_faults();
+        eventually("few connections are open", || engine.state().open_connections <= 2).await;
+    }
+    still_serves(&world).await;
+    world.finish_with_orphans().await;
+}
