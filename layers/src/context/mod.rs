@@ -57,6 +57,9 @@
 //! the [`Settler`](crate::settle::Settler) finishes the handoff: by default that only counts it as abandoned, see
 //! [`ContextLayer::settle`].
 //!
+//! One window cannot be closed from here: a reply that is on its way when the leg is dropped. The worker has committed
+//! then, and its transfer timeout is what frees the KV cache; set `kv_transfer_timeout_ms` on the engines.
+//!
 //! # Errors
 //!
 //! A [`ContextError`](crate::error::ContextError) in a `BoxError`; errors of the inner service pass through. What a
