@@ -149,7 +149,10 @@ async fn request_codings() {
 // === over sockets ===
 
 mod sockets {
-    use std::net::SocketAddr;
+    use std::{
+        net::SocketAddr,
+        sync::{Arc, Mutex},
+    };
 
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
@@ -398,13 +401,20 @@ mod sockets {
 
     /// A generation worker that answers `/version` and `/health` as it is told, each with a status.
     async fn healthy_worker(version: (u16, &'static str), health: u16) -> SocketAddr {
+        worker_saying(Arc::new(Mutex::new((version, health)))).await
+    }
+
+    /// The same; what it says can be changed.
+    async fn worker_saying(said: Arc<Mutex<((u16, &'static str), u16)>>) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {
             loop {
                 let (mut socket, _) = listener.accept().await.unwrap();
+                let said = said.clone();
                 tokio::spawn(async move {
                     let asked = head(&mut socket).await;
+                    let (version, health) = *said.lock().unwrap();
                     let (status, body) =
                         if asked.starts_with("GET /version ") { version } else { (health, "") };
                     let length = body.len();
@@ -440,6 +450,31 @@ mod sockets {
             assert!(body.contains(text), "{version:?} {health:?}: {body}");
             running.outcome.await.unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_was_not_well_is_asked_for_its_release_again() {
+        let (old, new) = ((200, r#"{"version":"1.2.0"}"#), (200, r#"{"version":"1.3.0rc24"}"#));
+        let said = Arc::new(Mutex::new((new, 200)));
+        let address = worker_saying(said.clone()).await;
+        let running = sidecar_asking(address).await;
+        let ready = async |now, expected: &str| {
+            *said.lock().unwrap() = now;
+            // what was last heard is good for a second
+            tokio::time::pause();
+            tokio::time::advance(Duration::from_millis(1001)).await;
+            tokio::time::resume();
+            let mut reply = get(running.admin, "GET /readyz").await;
+            head(&mut reply).await;
+            let mut text = vec![0; expected.len()];
+            reply.read_exact(&mut text).await.unwrap();
+            assert_eq!(String::from_utf8(text).unwrap(), expected, "{now:?}");
+        };
+        ready((new, 200), "ready").await;
+        ready((old, 200), "ready").await;
+        ready((new, 503), "the generation worker is not healthy").await;
+        ready((old, 200), "the release of the generation worker is not supported").await;
+        ready((new, 200), "ready").await;
     }
 
     #[tokio::test]
