@@ -19,7 +19,7 @@ use hyper_util::{
 };
 use tower_disagg::{
     error::BoxError,
-    leg::{LegError, LegErrorKind},
+    leg::{HangUp, LegError, LegErrorKind},
 };
 use tower_service::Service;
 
@@ -84,6 +84,10 @@ where
     fn call(&mut self, mut request: Request<B>) -> HttpFuture {
         // whatever the client's own request came in
         *request.version_mut() = Version::HTTP_11;
+        let hang_up = request.extensions_mut().remove::<HangUp>();
+        if let Some(hang_up) = &hang_up {
+            hang_up.accept();
+        }
         let connection = capture_connection(&mut request);
         let place = request.uri().authority().cloned();
         let fresh = place.as_ref().is_some_and(|place| self.lost.is_recent(place));
@@ -91,6 +95,7 @@ where
         HttpFuture {
             reply: client.request(request),
             connection: Some(connection),
+            hang_up,
             place: place.map(|place| (place, self.lost.clone())),
         }
     }
@@ -101,6 +106,8 @@ pub(crate) struct HttpFuture {
     reply: ResponseFuture,
     /// Gone once the future has returned: the connection may serve others then.
     connection: Option<CaptureConnection>,
+    /// Whether the call is to end, and still to hear what was said before.
+    hang_up: Option<HangUp>,
     place: Option<(Authority, Lost)>,
 }
 
@@ -109,7 +116,20 @@ impl Future for HttpFuture {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Poll::Ready(result) = Pin::new(&mut self.reply).poll(cx) else {
-            self.with_connection(|_, line| line.begun());
+            let mut given = false;
+            let ends = self.hang_up.as_ref().is_some_and(|hang_up| hang_up.is_wanted(cx.waker()));
+            self.with_connection(|connected, line| {
+                given = true;
+                line.begun();
+                if ends {
+                    connected.poison();
+                    line.end();
+                }
+            });
+            if ends && !given {
+                // nothing was sent, and nothing will be
+                return Poll::Ready(Err(LegError::new(LegErrorKind::Connect).into()));
+            }
             return Poll::Pending;
         };
         self.connection = None;

@@ -36,6 +36,8 @@ struct State {
     /// Whether a call waits for the head of a reply.
     awaited: AtomicBool,
     closed: AtomicBool,
+    /// Whether nothing more is to be sent.
+    ended: AtomicBool,
     /// The task of the connection.
     task: Mutex<Option<Waker>>,
 }
@@ -81,6 +83,19 @@ impl Line {
         }
     }
 
+    /// Closes the sending side: the worker sees that its client has gone, and what it said before is still read.
+    pub(super) fn end(&self) {
+        if !self.0.ended.swap(true, Ordering::SeqCst)
+            && let Some(task) = self.task().take()
+        {
+            task.wake();
+        }
+    }
+
+    fn is_ended(&self) -> bool {
+        self.0.ended.load(Ordering::SeqCst)
+    }
+
     /// What the connection asks before it does anything; it is woken when the answer changes.
     fn open(&self, cx: &mut Context<'_>) -> io::Result<()> {
         let mut task = self.task();
@@ -109,11 +124,13 @@ pub(super) struct Tracked<T> {
     line: Line,
     /// While the worker reads nothing.
     unread: Pause,
+    /// Whether the sending side is closed.
+    shut: bool,
 }
 
 impl<T> Tracked<T> {
     pub(super) fn new(io: T) -> Self {
-        Self { io, line: Line::default(), unread: Pause::new(UNREAD) }
+        Self { io, line: Line::default(), unread: Pause::new(UNREAD), shut: false }
     }
 }
 
@@ -123,10 +140,14 @@ impl<T> Connection for Tracked<T> {
     }
 }
 
-impl<T: AsyncRead> AsyncRead for Tracked<T> {
+impl<T: AsyncRead + AsyncWrite> AsyncRead for Tracked<T> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.project();
+        let mut this = self.project();
         this.line.open(cx)?;
+        if this.line.is_ended() && !*this.shut {
+            // an error means that it is closed already
+            *this.shut = this.io.as_mut().poll_shutdown(cx).is_ready();
+        }
         let before = buf.filled().len();
         let polled = this.io.poll_read(cx, buf);
         if buf.filled().len() > before {

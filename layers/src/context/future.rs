@@ -15,21 +15,28 @@ use crate::{
     call::CallWhenReady,
     error::{BoxError, ContextErrorKind},
     handoff::{Handoff, Minted, Primed},
-    leg::ReplyHead,
+    leg::{HangUp, ReplyHead},
     settle::{Call, OrSettle, Resolution, Ticket},
 };
 
 /// The future of [`Context`](super::Context).
 ///
-/// Dropped before the head of the context reply, it drops the leg: its connection closes, and the worker aborts the
-/// request. Dropped later, it leaves the rest of the handoff to settlement.
+/// Dropped before the head of the context reply, it drops the leg, or asks it to end where it knows how to: its
+/// connection closes, and the worker aborts the request. Dropped later, it leaves the rest of the handoff to settlement.
 pub struct ContextFuture<B> {
     work: OrSettle<Call<B>>,
     head: ReplyHead,
+    hang_up: HangUp,
 }
 
 impl<B: Body + Send + 'static> ContextFuture<B> {
-    pub(super) fn new<F, S, E>(reply: F, head: ReplyHead, ticket: Ticket, request: Kept, inner: S) -> Self
+    pub(super) fn new<F, S, E>(
+        reply: F,
+        signals: (ReplyHead, HangUp),
+        ticket: Ticket,
+        request: Kept,
+        inner: S,
+    ) -> Self
     where
         F: Future<Output = Result<Response<Bytes>, E>> + Send + 'static,
         E: Into<BoxError>,
@@ -37,15 +44,17 @@ impl<B: Body + Send + 'static> ContextFuture<B> {
         S::Error: Into<BoxError>,
         S::Future: Send + 'static,
     {
+        let (head, hang_up) = signals;
         let state = State::Leg { reply, then: Some((request, inner)) };
         let work = Work { state, head: head.clone(), ticket: ticket.clone() };
-        Self { work: OrSettle::call(Box::pin(work), ticket), head }
+        Self { work: OrSettle::call(Box::pin(work), ticket), head, hang_up }
     }
 
     pub(super) fn failed(error: BoxError, ticket: Ticket) -> Self {
         Self {
             work: OrSettle::call(Box::pin(std::future::ready(Err(error))), ticket),
             head: ReplyHead::new(),
+            hang_up: HangUp::new(),
         }
     }
 }
@@ -65,6 +74,10 @@ impl<B> Drop for ContextFuture<B> {
     fn drop(&mut self) {
         if self.head.is_committed() {
             self.work.ticket().commit();
+        } else if self.hang_up.is_accepted() {
+            // The reply may be on its way.
+            self.hang_up.ask();
+            self.work.retire(self.head.clone());
         }
         // What is left to settle is settled by the drop of `work`.
     }

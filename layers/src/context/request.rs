@@ -7,7 +7,7 @@ use http::{
 use crate::{
     error::{ContractError, ContractErrorKind},
     handoff::{Handoff, Minted},
-    leg::{LegBody, ReplyHead, headers::strip_context_request, with_query},
+    leg::{HangUp, LegBody, ReplyHead, headers::strip_context_request, with_query},
     trtllm::context_body,
 };
 
@@ -17,6 +17,7 @@ pub(super) fn leg_request(
     parts: &Parts,
     handoff: &Handoff<Minted>,
     head: ReplyHead,
+    hang_up: HangUp,
 ) -> Result<Request<LegBody>, ContractError> {
     let body = LegBody::new(context_body(handoff.request(), handoff.id()));
     let mut request = Request::new(body);
@@ -27,6 +28,7 @@ pub(super) fn leg_request(
     strip_context_request(request.headers_mut());
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     request.extensions_mut().insert(head);
+    request.extensions_mut().insert(hang_up);
     Ok(request)
 }
 

@@ -12,7 +12,7 @@ use super::{ContextFuture, request::leg_request};
 use crate::{
     error::BoxError,
     handoff::{Handoff, Minted, Primed},
-    leg::{LegBody, ReplyHead},
+    leg::{HangUp, LegBody, ReplyHead},
     settle::Settler,
 };
 
@@ -74,10 +74,11 @@ where
         let head = ReplyHead::new();
         let (parts, handoff) = request.into_parts();
         let ticket = self.settler.ticket();
-        match leg_request(&parts, &handoff, head.clone()) {
+        let hang_up = HangUp::new();
+        match leg_request(&parts, &handoff, head.clone(), hang_up.clone()) {
             Ok(request) => {
                 let reply = leg.call(request);
-                ContextFuture::new(reply, head, ticket, (parts, handoff), self.inner.clone())
+                ContextFuture::new(reply, (head, hang_up), ticket, (parts, handoff), self.inner.clone())
             }
             Err(error) => ContextFuture::failed(error.into(), ticket),
         }

@@ -34,6 +34,7 @@
 mod body;
 mod buffered;
 mod error;
+mod hang_up;
 pub mod headers;
 mod signal;
 mod target;
@@ -42,6 +43,7 @@ pub use self::{
     body::LegBody,
     buffered::{BufferReply, BufferReplyFuture, BufferReplyLayer},
     error::{LegError, LegErrorKind},
+    hang_up::HangUp,
     signal::ReplyHead,
 };
 pub(crate) use self::{

@@ -10,53 +10,55 @@ use http::Response;
 use http_body::Body;
 
 use super::{Resolution, Ticket};
-use crate::{buffer::Collect, error::BoxError};
+use crate::{buffer::Collect, error::BoxError, leg::ReplyHead};
 
 /// A call that can be moved into the background when nobody waits for it any more.
 pub(crate) type Call<B> = Pin<Box<dyn Future<Output = Result<Response<B>, BoxError>> + Send>>;
+
+/// What finishes a handoff in the background.
+type Rest = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Something that works on a committed handoff. Dropped while the handoff is open, it is settled instead.
 pub(crate) struct OrSettle<T> {
     work: Option<T>,
     /// Made where the bounds are known that settling needs, so that they do not spread to every type around it.
-    settle: fn(T, &Ticket),
+    rest: fn(T, Ticket) -> Rest,
     ticket: Ticket,
 }
 
 impl<B: Body + Send + 'static> OrSettle<Call<B>> {
     /// Settled by finishing the call and waiting for the first byte of its response.
     pub(crate) fn call(call: Call<B>, ticket: Ticket) -> Self {
-        let settle = |call: Call<B>, ticket: &Ticket| {
+        let rest = |call: Call<B>, ticket: Ticket| -> Rest {
             let follow = ticket.clone();
-            ticket.settle(until_ended(ticket.clone(), async move {
+            Box::pin(until_ended(ticket, async move {
                 if let Ok(response) = call.await {
                     first_byte(response, &follow).await;
                 }
-            }));
+            }))
         };
-        Self { work: Some(call), settle, ticket }
+        Self { work: Some(call), rest, ticket }
     }
 }
 
 impl<B: Body + Send + 'static> OrSettle<B> {
     /// Settled by waiting for the first byte of the body.
     pub(crate) fn body(body: B, ticket: Ticket) -> Self {
-        let settle = |body: B, ticket: &Ticket| {
-            let follow = ticket.clone();
-            ticket.settle(async move { first_byte(Response::new(body), &follow).await });
+        let rest = |body: B, ticket: Ticket| -> Rest {
+            Box::pin(async move { first_byte(Response::new(body), &ticket).await })
         };
-        Self { work: Some(body), settle, ticket }
+        Self { work: Some(body), rest, ticket }
     }
 }
 
 impl<B: Body<Data = Bytes> + Send + 'static> OrSettle<Collect<B>> {
     /// A body that is being read whole, settled by waiting for its first byte.
     pub(crate) fn collect(body: Collect<B>, ticket: Ticket) -> Self {
-        let settle = |body: Collect<B>, ticket: &Ticket| {
+        let rest = |body: Collect<B>, ticket: Ticket| -> Rest {
             let (_, rest) = body.into_parts();
-            drop(OrSettle::body(rest, ticket.clone()));
+            Box::pin(async move { first_byte(Response::new(rest), &ticket).await })
         };
-        Self { work: Some(body), settle, ticket }
+        Self { work: Some(body), rest, ticket }
     }
 }
 
@@ -73,6 +75,14 @@ impl<T> OrSettle<T> {
         &self.ticket
     }
 
+    /// Lets go of work of which nobody knows yet whether it commits anything; it has been asked to end. See
+    /// [`Ticket::retire`].
+    pub(crate) fn retire(&mut self, head: ReplyHead) {
+        if let Some(work) = self.work.take() {
+            self.ticket.retire((self.rest)(work, self.ticket.clone()), head);
+        }
+    }
+
     /// It is done: nothing is left to settle.
     pub(crate) fn take(&mut self) -> Option<T> {
         self.work.take()
@@ -84,7 +94,7 @@ impl<T> Drop for OrSettle<T> {
         if self.ticket.is_open()
             && let Some(work) = self.work.take()
         {
-            (self.settle)(work, &self.ticket);
+            self.ticket.settle((self.rest)(work, self.ticket.clone()));
         }
     }
 }
@@ -100,7 +110,7 @@ impl<T> fmt::Debug for OrSettle<T> {
 async fn until_ended(ticket: Ticket, work: impl Future<Output = ()>) {
     let mut work = pin!(work);
     poll_fn(|cx| match work.as_mut().poll(cx) {
-        Poll::Pending if ticket.is_open() => Poll::Pending,
+        Poll::Pending if !ticket.is_resolved() => Poll::Pending,
         _ => Poll::Ready(()),
     })
     .await;

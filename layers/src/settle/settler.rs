@@ -12,6 +12,10 @@ use tokio::{runtime::Handle, sync::Notify};
 use tracing::Instrument;
 
 use super::{Resolution, Ticket};
+use crate::leg::ReplyHead;
+
+/// How long a leg that was asked to end may take to say what is still on its way.
+const HANG_UP: Duration = Duration::from_millis(500);
 
 /// Finishes handoffs in the background. Clones share one set of tasks and counts.
 ///
@@ -151,6 +155,37 @@ impl Settler {
                 Ok(()) => ticket.resolve(Resolution::Failed),
                 Err(_) => ticket.resolve(Resolution::Abandoned),
             }
+        };
+        runtime.spawn(task.instrument(span));
+    }
+
+    /// Runs `rest` until it ends or a moment is over, and on to its end where it has committed something by then.
+    pub(super) fn retire(
+        &self,
+        ticket: Ticket,
+        rest: impl Future<Output = ()> + Send + 'static,
+        head: ReplyHead,
+    ) {
+        let (Some(timeout), Ok(runtime), Some(place)) =
+            (self.0.timeout, Handle::try_current(), Place::take(&self.0))
+        else {
+            return;
+        };
+        let span = tracing::debug_span!("retire");
+        let task = async move {
+            let _place = place;
+            let ticket = ticket;
+            let mut rest = pin!(rest);
+            let mut ended = tokio::time::timeout(HANG_UP.min(timeout), rest.as_mut()).await.is_ok();
+            if !ended {
+                if !head.is_committed() {
+                    return;
+                }
+                ticket.commit();
+                ended = tokio::time::timeout(timeout, rest.as_mut()).await.is_ok();
+            }
+            // Means nothing where nothing was committed.
+            ticket.resolve(if ended { Resolution::Failed } else { Resolution::Abandoned });
         };
         runtime.spawn(task.instrument(span));
     }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::Settler;
+use crate::leg::ReplyHead;
 
 /// How a committed handoff ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,6 +82,11 @@ impl Ticket {
         self.0.committed.load(Ordering::Acquire) && self.0.resolution.load(Ordering::Acquire) == 0
     }
 
+    /// Whether it is known how the handoff ended.
+    pub(super) fn is_resolved(&self) -> bool {
+        self.0.resolution.load(Ordering::Acquire) != 0
+    }
+
     /// The handoff has ended. Only the first call of a committed handoff counts.
     pub fn resolve(&self, resolution: Resolution) {
         self.0.resolve(resolution, self.0.settling.load(Ordering::Acquire));
@@ -97,6 +103,17 @@ impl Ticket {
     pub fn settle(&self, rest: impl Future<Output = ()> + Send + 'static) {
         if self.is_open() && !self.0.settling.swap(true, Ordering::AcqRel) {
             self.0.settler.spawn(self.clone(), rest);
+        }
+    }
+}
+
+impl Ticket {
+    /// Called by the `Drop` of a future whose leg was asked to end ([`HangUp`](crate::leg::HangUp)): runs `rest` for a
+    /// moment more. When `head` turns out to have arrived all the same, the handoff is finished as by
+    /// [`settle`](Self::settle); otherwise `rest` is dropped, and nothing was held.
+    pub(crate) fn retire(&self, rest: impl Future<Output = ()> + Send + 'static, head: ReplyHead) {
+        if !self.0.settling.swap(true, Ordering::AcqRel) {
+            self.0.settler.retire(self.clone(), rest, head);
         }
     }
 }

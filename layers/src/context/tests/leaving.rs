@@ -6,7 +6,10 @@ use tokio::time::advance;
 use tokio_test::assert_ready_ok;
 
 use super::*;
-use crate::test_util::ScriptHandle;
+use crate::{
+    leg::{HangUp, LegError, LegErrorKind},
+    test_util::ScriptHandle,
+};
 
 const BOUND: Duration = Duration::from_secs(30);
 
@@ -328,4 +331,97 @@ async fn a_handoff_is_settled_once() {
     respond(&mut at, 200, ScriptedBody::new().data("x"));
     background().await;
     assert_eq!((at.s.ends(), at.s.settler.active()), (vec!["collected"], 0));
+}
+
+// === a leg that can be asked to end ===
+
+/// A call whose leg runs and would hang up when it is asked to.
+async fn hanging_up(settler: Settler) -> (Reached, Request<LegBody>) {
+    let mut s = setup(settler);
+    s.inner.block();
+    let (call, request, leg) = s.running().await;
+    request.extensions().get::<HangUp>().unwrap().accept();
+    (Reached { s, call: Some(call), leg, inner: None }, request)
+}
+
+fn is_asked(request: &Request<LegBody>) -> bool {
+    request.extensions().get::<HangUp>().unwrap().is_wanted(std::task::Waker::noop())
+}
+
+/// The worker had committed the cache when its client left, and the reply was on its way.
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_was_on_its_way_is_settled() {
+    let (mut at, request) = hanging_up(Settler::new(BOUND)).await;
+    assert!(!is_asked(&request));
+    at.leave();
+    assert!(is_asked(&request) && !at.leg.is_cancelled());
+    assert_eq!((at.s.ends(), at.s.settler.active()), (vec![], 1));
+    head_arrives(&request, 200);
+    let script = at.go_on(Window::Head, ScriptedBody::new().data("x").pending()).await;
+    assert!(script.is_dropped());
+    assert_eq!((at.s.ends(), at.s.settler.active()), (vec!["collected"], 0));
+    assert_eq!(at.s.settler.counts().settled, 1);
+}
+
+/// A head that comes in the last moment gives the rest of the handoff the time of a settlement.
+#[tokio::test(start_paused = true)]
+async fn a_reply_in_the_last_moment_has_all_the_time_of_a_settlement() {
+    for (late, end) in [(BOUND - Duration::from_millis(1), "collected"), (BOUND, "abandoned")] {
+        let (mut at, request) = hanging_up(Settler::new(BOUND)).await;
+        at.leave();
+        background().await;
+        advance(Duration::from_millis(499)).await;
+        head_arrives(&request, 200);
+        background().await;
+        advance(Duration::from_millis(1)).await;
+        background().await;
+        advance(late).await;
+        background().await;
+        if end == "collected" {
+            at.go_on(Window::Head, ScriptedBody::new().data("x")).await;
+        }
+        assert_eq!((at.s.ends(), at.s.settler.active()), (vec![end], 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_hangs_up_as_well_held_nothing() {
+    let (mut at, _request) = hanging_up(Settler::new(BOUND)).await;
+    at.leave();
+    at.leg.send_error(LegError::new(LegErrorKind::Lost));
+    background().await;
+    assert_eq!((at.s.ends(), at.s.settler.active()), (vec![], 0));
+    assert!(at.s.inner.try_next().is_none());
+    // So does one that refuses.
+    let (mut at, request) = hanging_up(Settler::new(BOUND)).await;
+    at.leave();
+    head_arrives(&request, 400);
+    at.leg.send_response(context_reply(400, "{}"));
+    background().await;
+    assert_eq!((at.s.ends(), at.s.settler.active()), (vec![], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_says_nothing_more_is_left_after_half_a_second() {
+    let (mut at, _request) = hanging_up(Settler::new(BOUND)).await;
+    at.leave();
+    background().await;
+    advance(Duration::from_millis(499)).await;
+    background().await;
+    assert!(!at.leg.is_cancelled());
+    advance(Duration::from_millis(2)).await;
+    background().await;
+    assert!(at.leg.is_cancelled());
+    assert_eq!((at.s.ends(), at.s.settler.active()), (vec![], 0));
+}
+
+/// Where nothing is settled, or nothing can be, the leg is dropped as one that cannot hang up.
+#[tokio::test]
+async fn without_a_settler_or_a_place_the_leg_is_dropped() {
+    for settler in [Settler::off(), Settler::new(BOUND).with_most(0)] {
+        let (mut at, _request) = hanging_up(settler).await;
+        at.leave();
+        assert!(at.leg.is_cancelled());
+        assert_eq!((at.s.ends(), at.s.settler.active()), (vec![], 0));
+    }
 }

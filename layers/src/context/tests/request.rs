@@ -94,7 +94,7 @@ fn the_target_is_the_chosen_worker_with_the_clients_query() {
     for (endpoint, body, uri, expected) in cases {
         let (parts, handoff) =
             Request::builder().method("PUT").uri(uri).body(minted_for(endpoint, body)).unwrap().into_parts();
-        let request = leg_request(&parts, &handoff, ReplyHead::new()).unwrap();
+        let request = leg_request(&parts, &handoff, ReplyHead::new(), crate::leg::HangUp::new()).unwrap();
         assert_eq!((request.method(), request.uri().to_string().as_str()), (&Method::POST, expected));
         assert_eq!(request.headers()["content-type"], HeaderValue::from_static("application/json"));
     }
