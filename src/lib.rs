@@ -12,6 +12,7 @@ mod config;
 mod engine;
 mod ids;
 mod passthrough;
+mod pause;
 mod retry;
 mod server;
 mod stack;

@@ -7,13 +7,14 @@ use std::{
 
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
-use tokio::time::{Instant, Sleep};
 use tower_disagg::{
     error::BoxError,
     leg::{LegError, LegErrorKind},
 };
 use tower_layer::Layer;
 use tower_service::Service;
+
+use crate::pause::Pause;
 
 /// Bounds the pauses inside a reply: between its head and its first frame, and from frame to frame.
 ///
@@ -90,16 +91,12 @@ where
 pub(crate) struct IdleBody<B> {
     #[pin]
     inner: B,
-    gap: Duration,
-    /// Made once the first pause begins, and used again for each further one.
-    timer: Option<Pin<Box<Sleep>>>,
-    /// Whether a pause is being timed.
-    pausing: bool,
+    pause: Pause,
 }
 
 impl<B> IdleBody<B> {
     pub(crate) fn new(inner: B, gap: Duration) -> Self {
-        Self { inner, gap, timer: None, pausing: false }
+        Self { inner, pause: Pause::new(gap) }
     }
 }
 
@@ -123,17 +120,10 @@ where
     ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
         let this = self.project();
         if let Poll::Ready(frame) = this.inner.poll_frame(cx) {
-            *this.pausing = false;
+            this.pause.end();
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
-        let timer = this.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(*this.gap)));
-        if !std::mem::replace(this.pausing, true) {
-            // `sleep` above knows what to do with a time that the clock cannot add
-            if let Some(deadline) = Instant::now().checked_add(*this.gap) {
-                timer.as_mut().reset(deadline);
-            }
-        }
-        ready!(timer.as_mut().poll(cx));
+        ready!(this.pause.poll_over(cx));
         Poll::Ready(Some(Err(LegError::new(LegErrorKind::Timeout).into())))
     }
 

@@ -1,12 +1,13 @@
 //! HTTP clients to the workers: pooled, direct, HTTP/1.1.
 //!
 //! No proxy is taken from the environment, no redirect is followed, and nothing is sent twice by the client itself,
-//! save a request of which no byte was written. An error is a [`LegError`](tower_disagg::leg::LegError) that tells a
+//! save a request of which no byte was written. Dropping a call closes its connection at once. An error is a [`LegError`](tower_disagg::leg::LegError) that tells a
 //! connection lost before any byte of a reply from one lost after.
 
 mod connect;
 mod gather;
 mod idle;
+mod lost;
 mod pooled;
 mod reply;
 mod track;

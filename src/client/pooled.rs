@@ -2,16 +2,19 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
-use http::{Extensions, Request, Response, Version};
+use http::{Extensions, Request, Response, Version, uri::Authority};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper_util::{
-    client::legacy::{self, Client, ResponseFuture},
+    client::legacy::{
+        self, Client, ResponseFuture,
+        connect::{CaptureConnection, Connected, capture_connection},
+    },
     rt::{TokioExecutor, TokioTimer},
 };
 use tower_disagg::{
@@ -20,11 +23,16 @@ use tower_disagg::{
 };
 use tower_service::Service;
 
-use super::{POOL_IDLE, connect::Connector, reply, track::ReplySeen};
+use super::{POOL_IDLE, connect::Connector, lost::Lost, reply, track::Line};
 
 /// A client for request bodies of type `B`. Clones share one pool.
+///
+/// Where a connection was just lost, calls get connections of their own for a moment, so that another attempt does not
+/// meet a second one that the worker has closed.
 pub(crate) struct HttpClient<B> {
-    client: Client<Connector, B>,
+    pooled: Client<Connector, B>,
+    unpooled: Client<Connector, B>,
+    lost: Lost,
 }
 
 impl<B> HttpClient<B>
@@ -34,25 +42,30 @@ where
 {
     /// A client whose connections take at most `connect_timeout` to make, name resolution included.
     pub(crate) fn new(connect_timeout: Duration) -> Self {
-        Self::build(connect_timeout, usize::MAX)
+        let (pooled, unpooled) = (build(connect_timeout, usize::MAX), build(connect_timeout, 0));
+        Self { pooled, unpooled, lost: Lost::default() }
     }
 
     /// A client that makes a connection for each request. What it does says nothing about, and takes nothing from,
     /// the connections of the legs.
     pub(crate) fn unpooled(connect_timeout: Duration) -> Self {
-        Self::build(connect_timeout, 0)
+        let unpooled = build(connect_timeout, 0);
+        Self { pooled: unpooled.clone(), unpooled, lost: Lost::default() }
     }
+}
 
-    fn build(connect_timeout: Duration, idle: usize) -> Self {
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .timer(TokioTimer::new())
-            .pool_idle_timeout(POOL_IDLE)
-            .pool_max_idle_per_host(idle)
-            .retry_canceled_requests(true) // only those of which no byte was written: the pool gets them back whole
-            .build(Connector::new(connect_timeout));
-        Self { client }
-    }
+fn build<B>(connect_timeout: Duration, idle: usize) -> Client<Connector, B>
+where
+    B: Body + Send,
+    B::Data: Send,
+{
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .timer(TokioTimer::new())
+        .pool_idle_timeout(POOL_IDLE)
+        .pool_max_idle_per_host(idle)
+        .retry_canceled_requests(true) // only those of which no byte was written: the pool gets them back whole
+        .build(Connector::new(connect_timeout))
 }
 
 impl<B> Service<Request<B>> for HttpClient<B>
@@ -71,22 +84,67 @@ where
     fn call(&mut self, mut request: Request<B>) -> HttpFuture {
         // whatever the client's own request came in
         *request.version_mut() = Version::HTTP_11;
-        HttpFuture(self.client.request(request))
+        let connection = capture_connection(&mut request);
+        let place = request.uri().authority().cloned();
+        let fresh = place.as_ref().is_some_and(|place| self.lost.is_recent(place));
+        let client = if fresh { &self.unpooled } else { &self.pooled };
+        HttpFuture {
+            reply: client.request(request),
+            connection: Some(connection),
+            place: place.map(|place| (place, self.lost.clone())),
+        }
     }
 }
 
 /// The future of [`HttpClient`]. Dropping it closes the connection.
-pub(crate) struct HttpFuture(ResponseFuture);
+pub(crate) struct HttpFuture {
+    reply: ResponseFuture,
+    /// Gone once the future has returned: the connection may serve others then.
+    connection: Option<CaptureConnection>,
+    place: Option<(Authority, Lost)>,
+}
 
 impl Future for HttpFuture {
     type Output = Result<Response<Incoming>, BoxError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut reply = ready!(Pin::new(&mut self.0).poll(cx)).map_err(leg_error)?;
-        if let Some(seen) = reply.extensions_mut().remove::<ReplySeen>() {
-            seen.answered();
+        let Poll::Ready(result) = Pin::new(&mut self.reply).poll(cx) else {
+            self.with_connection(|_, line| line.begun());
+            return Poll::Pending;
+        };
+        self.connection = None;
+        let mut reply = result.map_err(|error| {
+            let error = leg_error(error);
+            if let (LegErrorKind::Lost, Some((place, lost))) = (error.kind(), self.place.take()) {
+                lost.note(place);
+            }
+            error
+        })?;
+        if let Some(line) = reply.extensions_mut().remove::<Line>() {
+            line.answered();
         }
         Poll::Ready(reply::check(reply).map_err(Into::into))
+    }
+}
+
+impl HttpFuture {
+    fn with_connection(&self, f: impl FnOnce(&Connected, &Line)) {
+        let Some(connection) = &self.connection else { return };
+        if let Some(connected) = &*connection.connection_metadata()
+            && let Some(line) = line(connected)
+        {
+            f(connected, &line);
+        }
+    }
+}
+
+impl Drop for HttpFuture {
+    fn drop(&mut self) {
+        // the call inside still has the connection, so nobody else can get it before it is poisoned
+        self.with_connection(|connected, line| {
+            connected.poison();
+            line.close();
+        });
     }
 }
 
@@ -104,15 +162,19 @@ fn leg_error(error: legacy::Error) -> LegError {
     LegError::new(kind).with_source(error)
 }
 
-fn was_seen(connection: &legacy::connect::Connected) -> bool {
+fn was_seen(connection: &Connected) -> bool {
+    line(connection).is_none_or(|line| line.is_seen())
+}
+
+fn line(connection: &Connected) -> Option<Line> {
     let mut extras = Extensions::new();
     connection.get_extras(&mut extras);
-    extras.get::<ReplySeen>().is_none_or(ReplySeen::is_seen)
+    extras.remove()
 }
 
 impl<B> Clone for HttpClient<B> {
     fn clone(&self) -> Self {
-        Self { client: self.client.clone() }
+        Self { pooled: self.pooled.clone(), unpooled: self.unpooled.clone(), lost: self.lost.clone() }
     }
 }
 

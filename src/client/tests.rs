@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Empty, Full};
+use hyper::body::Incoming;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -153,9 +154,141 @@ async fn dropping_the_call_closes_the_connection() {
     assert!(!read_request(&mut socket).await, "the end of the connection is seen");
 }
 
+/// A body that is larger than what the kernel takes, and says by its end when it is dropped.
+struct Large(Option<Bytes>, #[allow(dead_code)] mpsc::Sender<Infallible>);
+
+impl Body for Large {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.take().map(|data| Ok(Frame::data(data))))
+    }
+}
+
+/// A call whose worker has accepted it and reads nothing more; how it goes on, and what ends with the request.
+async fn unread()
+-> (tokio::task::JoinHandle<Result<Response<Incoming>, BoxError>>, TcpStream, mpsc::Receiver<Infallible>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (end, held) = mpsc::channel(1);
+    let body = Large(Some(Bytes::from(vec![b'x'; 32 << 20])), end);
+    let call = tokio::spawn(
+        HttpClient::new(Duration::from_secs(5)).oneshot(Request::post(&url).body(body).unwrap()),
+    );
+    let (socket, _) = listener.accept().await.unwrap();
+    socket.readable().await.unwrap();
+    (call, socket, held)
+}
+
+/// Waits until nothing of the request is held.
+async fn gone(mut held: mpsc::Receiver<Infallible>) {
+    tokio::time::timeout(Duration::from_secs(5), held.recv()).await.expect("the request is held");
+}
+
+#[tokio::test]
+async fn a_dropped_call_holds_nothing_when_its_worker_does_not_read() {
+    let (call, _socket, held) = unread().await;
+    call.abort();
+    gone(held).await;
+}
+
+const EARLY: &str = "HTTP/1.1 413 x\r\ncontent-length: 4\r\n\r\n";
+
+#[tokio::test]
+async fn a_worker_that_has_answered_may_not_leave_the_rest_unread_for_ever() {
+    for whole in [true, false] {
+        let (call, mut socket, mut held) = unread().await;
+        socket.write_all(EARLY.as_bytes()).await.unwrap();
+        let reply = call.await.unwrap().unwrap();
+        if whole {
+            socket.write_all(b"tail").await.unwrap();
+            assert_eq!(reply.into_body().collect().await.unwrap().to_bytes(), "tail");
+        } else {
+            drop(reply);
+        }
+        for (seconds, over) in [(29, false), (2, true)] {
+            tokio::time::pause();
+            tokio::time::advance(Duration::from_secs(seconds)).await;
+            tokio::time::resume();
+            let wait = Duration::from_millis(if over { 5000 } else { 50 });
+            assert_eq!(tokio::time::timeout(wait, held.recv()).await.is_ok(), over, "{whole}");
+        }
+    }
+}
+
+/// Of a worker's connections, the first `stale` answer one request each, all at the same time, and close when the next
+/// one comes.
+async fn stale_worker(stale: usize) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/x", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let all = std::sync::Arc::new(tokio::sync::Barrier::new(stale));
+        for connection in 0.. {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let all = all.clone();
+            tokio::spawn(async move {
+                for number in 0.. {
+                    if !read_request(&mut socket).await || (connection < stale && number > 0) {
+                        return;
+                    }
+                    if connection < stale {
+                        all.wait().await;
+                    }
+                    socket.write_all(OK.as_bytes()).await.unwrap();
+                }
+            });
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn an_attempt_after_a_lost_one_is_on_a_fresh_connection() {
+    const STALE: usize = 32;
+    let url = stale_worker(STALE).await;
+    let leg = BufferReplyLayer::new(100).layer(client());
+    let burst = async || {
+        let calls: Vec<_> = (0..STALE).map(|_| tokio::spawn(leg.clone().oneshot(post(&url)))).collect();
+        let mut lost = 0;
+        for call in calls {
+            if let Err(error) = call.await.unwrap() {
+                assert_eq!(failure(&*error), LegErrorKind::Lost);
+                lost += 1;
+            }
+        }
+        lost
+    };
+    assert_eq!(burst().await, 0);
+    let lost = burst().await;
+    assert!(lost > 0, "nothing was stale");
+    assert_eq!(burst().await, 0, "the burst before lost {lost}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn places_where_a_connection_was_lost() {
+    let lost = lost::Lost::default();
+    let place = |port: usize| format!("h:{port}").parse::<http::uri::Authority>().unwrap();
+    assert!(!lost.is_recent(&place(1)));
+    lost.note(place(1));
+    tokio::time::advance(Duration::from_millis(999)).await;
+    assert!(lost.is_recent(&place(1)) && !lost.is_recent(&place(2)));
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert!(!lost.is_recent(&place(1)));
+    for port in 1..=1000 {
+        lost.note(place(port));
+        tokio::time::advance(Duration::from_micros(1)).await;
+    }
+    assert_eq!(lost.remembered(), 256);
+    assert!(lost.is_recent(&place(1000)) && !lost.is_recent(&place(1)), "the oldest went");
+}
+
 #[test]
 fn the_reply_counts_from_its_first_byte_to_the_next_request() {
-    let seen = track::ReplySeen::default();
+    let seen = track::Line::default();
     assert!(!seen.is_seen());
     seen.wrote();
     seen.read();

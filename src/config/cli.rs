@@ -174,9 +174,10 @@ pub enum Passthrough {
 
 /// A setting that is on or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs)]
 pub enum Switch {
+    /// It is done.
     On,
+    /// It is not.
     Off,
 }
 

@@ -14,6 +14,11 @@ pub(super) fn apply(mut command: Command, text: &str) -> Result<Command, String>
         };
         let many = matches!(arg.get_action(), clap::ArgAction::Append);
         let id = arg.get_id().clone();
+        if value.as_array().is_some_and(|list| many && list.is_empty()) {
+            return Err(format!(
+                "key {key:?}: the list is empty, which would be taken for unset; leave the key out"
+            ));
+        }
         let values = values(value, many).ok_or_else(|| {
             let expected = if many { "a string or a list of strings" } else { "a string or a whole number" };
             format!("key {key:?}: expected {expected}")

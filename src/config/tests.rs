@@ -125,14 +125,14 @@ fn a_flag_beats_the_file_and_the_file_beats_the_default() {
 #[test]
 fn the_environment_beats_the_file() {
     // a variable that always exists stands for one of ours, so that no test changes the environment
-    let file = TempFile::new("max-in-flight = 7\nlog = \"debug\"");
+    let file = TempFile::new("max-in-flight = 7\ncontext-retries = 99");
     let command = Config::command().mut_args(|arg| match arg.get_long() {
-        Some("log") => arg.env("CARGO_PKG_NAME"),
+        Some("context-retries") => arg.env("CARGO_PKG_VERSION_MINOR"),
         _ => arg.env(None::<&str>),
     });
     let args = ["disagg-sidecar", "--config", file.path()];
     let config = read(command, args.map(Into::into).into()).unwrap();
-    assert_eq!(config.log.as_str(), std::env::var("CARGO_PKG_NAME").unwrap());
+    assert_eq!(config.context_retries.to_string(), std::env::var("CARGO_PKG_VERSION_MINOR").unwrap());
     assert_eq!(config.max_in_flight, 7);
 }
 
@@ -170,7 +170,11 @@ fn bad_settings_are_refused_by_name() {
         (&["--process-id", "1"], "--node-id"),
         (&["--machine-id", "1021"], "--machine-id"),
         (&["--machine-id", "1", "--node-id", "1", "--process-id", "1"], "--machine-id"),
+        (&["--allow-context", ""], "--allow-context"),
         (&["--log", "a=b=c"], "--log"),
+        (&["--log", ""], "--log"),
+        (&["--log", "foo"], "--log"),
+        (&["--log", "info,foo"], "--log"),
         (&["--log-format", "xml"], "--log-format"),
         (&["--config", "/no/such/file"], "/no/such/file"),
     ];
@@ -192,6 +196,8 @@ fn bad_files_are_refused_by_name() {
         ("context-timeout = 1.5", "context-timeout"),
         ("context-timeout = [\"1s\"]", "context-timeout"),
         ("allow-context = [1.5]", "allow-context"),
+        ("allow-context = []", "allow-context"),
+        ("allow-context = \"\"", "allow-context"),
         ("node-id = 1", "--process-id"),
         ("node-id =", "TOML"),
     ];
@@ -222,6 +228,11 @@ fn values() {
     assert_eq!(config.generation_url.uri().authority().unwrap(), "[::1]:8001");
     assert!(matches!(config.engine_version, EngineVersion::Pinned(_)));
     assert_eq!(parse([]).unwrap().engine_version, EngineVersion::Auto);
+    for filter in
+        ["off", "Debug", "info,disagg_sidecar=debug", "tower_disagg=trace", "[settle]=debug", "warn,"]
+    {
+        assert_eq!(parse(["--log", filter]).unwrap().log.as_str(), filter);
+    }
 }
 
 #[test]

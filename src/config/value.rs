@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use http::Uri;
 use tower_disagg::trtllm::{Engine, Release, SUPPORTED};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 /// The longest time that can be set: 365 days. Longer ones are taken for mistakes, and could not be added to a clock.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -120,8 +120,11 @@ impl FromStr for LogFilter {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        // a word alone that is no level would be taken for a target, and silence all others
+        let mut parts = text.split(',').filter(|part| !part.is_empty());
+        let sound = parts.all(|part| part.contains(['=', '[']) || part.parse::<LevelFilter>().is_ok());
         match EnvFilter::try_new(text) {
-            Ok(_) if !text.trim().is_empty() => Ok(Self(text.to_owned())),
+            Ok(_) if sound && !text.trim().is_empty() => Ok(Self(text.to_owned())),
             _ => Err("expected off, error, warn, info, debug or trace, or a list of target=level".to_owned()),
         }
     }

@@ -138,9 +138,15 @@ impl<P: VersionProbe> GenerationGateLayer<P> {
         self.releases.local()
     }
 
-    /// Asks once. What a worker answers that is still loading does not last.
+    /// The worker was not well, so what answers next may be another one.
+    pub(crate) fn doubt(&self) {
+        self.releases.doubt_local();
+    }
+
+    /// Asks once. What a worker answers that is still loading, or busy, does not last and changes nothing.
     async fn hear(&self) -> Result<Engine, BoxError> {
-        let answer = probe::ask(self.probe.clone(), &self.authority).await?;
+        let asked = probe::ask(self.probe.clone(), &self.authority).await;
+        let answer = asked.inspect_err(|_| self.releases.forget_local())?;
         if answer.lasting {
             self.releases.set_local(answer.engine.clone());
         }
@@ -150,18 +156,21 @@ impl<P: VersionProbe> GenerationGateLayer<P> {
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How often a worker that answers is asked: it may have been replaced while nobody looked.
+const ASK_AGAIN: Duration = Duration::from_secs(5 * 60);
 
-/// Asks the local generation worker for its release until it answers, and again whenever it is in doubt. Never ends.
+/// Asks the local generation worker for its release until it answers, and again from time to time and whenever it is
+/// in doubt. Never ends.
 pub(crate) async fn watch<P: VersionProbe>(gate: GenerationGateLayer<P>) {
     let mut pause = FIRST_PAUSE;
     loop {
         if gate.releases.local().is_some() {
-            gate.releases.doubted().await;
+            // in the meantime what was heard holds
+            let _ = tokio::time::timeout(ASK_AGAIN, gate.releases.doubted()).await;
             pause = FIRST_PAUSE;
-            continue;
         }
         if let Err(error) = gate.hear().await {
-            tracing::debug!(%error, "the generation worker does not answer yet");
+            tracing::debug!(%error, "the generation worker does not answer");
         }
         if gate.releases.local().is_none() {
             tokio::time::sleep(pause).await;

@@ -27,8 +27,9 @@ struct State {
 #[derive(Debug, Default)]
 struct Local {
     /// What was last heard, also when it has to be asked again.
-    engine: Engine,
-    fresh: bool,
+    engine: Option<Engine>,
+    /// Until when that is taken for true.
+    until: Option<Instant>,
 }
 
 /// What is known of one context worker.
@@ -41,7 +42,7 @@ pub(super) struct Context {
     failures: AtomicU64,
 }
 
-/// How long the release of a context worker is taken for true.
+/// How long the release of a worker is taken for true.
 const LASTING: Duration = Duration::from_secs(60 * 60);
 /// How long one is left alone that did not say, or that is not supported.
 const SHORT: Duration = Duration::from_secs(60);
@@ -72,32 +73,40 @@ impl Releases {
             return Some(pinned.clone());
         }
         let local = lock(&self.0.local);
-        local.fresh.then(|| local.engine.clone())
+        let fresh = local.until.is_some_and(|until| Instant::now() < until);
+        local.engine.clone().filter(|_| fresh)
     }
 
     /// The same; the last one heard when it has to be asked.
     pub(crate) fn local_or_last(&self) -> Engine {
-        self.0.pinned.clone().unwrap_or_else(|| lock(&self.0.local).engine.clone())
+        self.0.pinned.clone().or_else(|| lock(&self.0.local).engine.clone()).unwrap_or_default()
     }
 
     pub(super) fn set_local(&self, engine: Engine) {
         let mut local = lock(&self.0.local);
-        if local.fresh && local.engine == engine {
+        local.until = Some(Instant::now() + LASTING);
+        if local.engine.as_ref() == Some(&engine) {
             return;
         }
         if !engine.is_supported() {
             tracing::error!(release = %engine, "the generation worker's release is not supported");
-        } else if engine.is_newer_than_known() && local.engine != engine {
+        } else if engine.is_newer_than_known() {
             tracing::warn!(release = %engine, "the generation worker is newer than any release known here");
         } else {
             tracing::info!(release = %engine, "the generation worker answers");
         }
-        *local = Local { engine, fresh: true };
+        local.engine = Some(engine);
     }
 
-    /// The local generation worker has to be asked again: its connection failed, so it may have been replaced.
+    /// The local generation worker could not be asked.
+    pub(super) fn forget_local(&self) {
+        lock(&self.0.local).until = None;
+    }
+
+    /// The local generation worker has to be asked again: its connection failed or it is not well, so it may have been
+    /// replaced.
     pub(crate) fn doubt_local(&self) {
-        lock(&self.0.local).fresh = false;
+        self.forget_local();
         self.0.stale.notify_one();
     }
 

@@ -295,10 +295,46 @@ async fn it_is_asked_until_it_answers_and_again_when_in_doubt() {
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(releases.local(), Some(release("1.3.0rc24")));
     workers.asked();
-    tokio::time::sleep(Duration::from_secs(3600)).await;
+    tokio::time::sleep(Duration::from_secs(200)).await;
     assert_eq!(workers.asked(), 0);
     releases.doubt_local();
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!((workers.asked(), releases.local().is_some()), (1, true));
     task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_asked_again_from_time_to_time() {
+    let (workers, releases) = (Workers::default(), Releases::new(None));
+    workers.say("g:1", RC24);
+    let task = tokio::spawn(watch(generation_gate(&releases, &workers)));
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let asked = workers.asked();
+    assert!((10..15).contains(&asked), "{asked} questions in an hour");
+    // busy: what was heard holds, for an hour
+    workers.say("g:1", Said::Reply(503, ""));
+    tokio::time::sleep(Duration::from_secs(1800)).await;
+    assert_eq!(releases.local(), Some(release("1.3.0rc24")));
+    tokio::time::sleep(Duration::from_secs(1801)).await;
+    assert_eq!(releases.local(), None);
+    workers.say("g:1", Said::Reply(200, r#"{"version":"1.4.0rc1"}"#));
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    assert_eq!(releases.local(), Some(release("1.4.0rc1")));
+    // gone
+    workers.say("g:1", Said::Fails(LegErrorKind::Connect));
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    assert_eq!(releases.local(), None);
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_watch_what_it_said_runs_out() {
+    let (workers, releases) = (Workers::default(), Releases::new(None));
+    workers.say("g:1", RC24);
+    let gate = generation_gate(&releases, &workers).layer(leg(None).0);
+    for (after, questions) in [(0, 1), (3599, 0), (1, 1)] {
+        advance(Duration::from_secs(after)).await;
+        call(&gate, "x:1").await.unwrap();
+        assert_eq!(workers.asked(), questions);
+    }
 }

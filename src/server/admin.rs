@@ -83,8 +83,15 @@ impl Admin {
         {
             return readiness;
         }
+        let gate = state.assembly.generation_gate();
+        if let Some((Readiness::Not(_), _)) = *heard {
+            gate.doubt();
+        }
         let asked = tokio::time::timeout(HEALTH_TIME, self.ask()).await;
         let readiness = asked.unwrap_or(Readiness::Not("the generation worker did not answer in time\n"));
+        if readiness != Readiness::Ready {
+            gate.doubt();
+        }
         *heard = Some((readiness, Instant::now()));
         readiness
     }

@@ -14,7 +14,7 @@ pub enum Outcome {
 
 /// Leads through the phases once `Leaving` is reached: grace, then what runs, then settlements.
 ///
-/// `idle` ends when no connection is left, `settled` when no settlement runs; `busy` says whether a request or a
+/// `idle` ends when no connection is left, `settled` when no request and no settlement runs; `busy` says whether a request or a
 /// settlement is running. Returns when all is done, the time is over, or somebody is in a hurry, with the phase at
 /// `Cut`, so that what is left ends visibly incomplete.
 pub(super) async fn drain(

@@ -187,7 +187,13 @@ impl Sidecar {
             }
             in_flight + settling > 0
         };
-        let outcome = drain(&phases, grace, most, gone(), assembly.settler().idle(), busy).await;
+        // a request over HTTP/2 outlives its connection by a moment: only its end, or the settlement that it leaves
+        // behind, tells that it is gone
+        let done = async {
+            assembly.in_flight().idle().await;
+            assembly.settler().idle().await;
+        };
+        let outcome = drain(&phases, grace, most, gone(), done, busy).await;
         let _ = timeout(LAST_WORDS, gone()).await;
         sleep(LAST_PROBE).await;
         phases.advance(Phase::Closing);

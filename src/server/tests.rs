@@ -149,7 +149,10 @@ async fn request_codings() {
 // === over sockets ===
 
 mod sockets {
-    use std::net::SocketAddr;
+    use std::{
+        net::SocketAddr,
+        sync::{Arc, Mutex},
+    };
 
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
@@ -315,6 +318,59 @@ mod sockets {
         drop(held);
     }
 
+    const CONTEXT_REPLY: &str = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"A"},"finish_reason":"length","disaggregated_params":{"request_type":"context_only","first_gen_tokens":[3],"ctx_request_id":7,"encoded_opaque_state":"b3Bh"}}],"prompt_token_ids":[1]}"#;
+    const ASKED: &str = r#"{"model":"m","messages":[],"stream":true}"#;
+
+    /// A context worker that answers every request alike.
+    async fn context() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            loop {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                tokio::spawn(async move {
+                    head(&mut socket).await;
+                    let length = CONTEXT_REPLY.len();
+                    let text = format!("HTTP/1.1 200 x\r\ncontent-length: {length}\r\n\r\n{CONTEXT_REPLY}");
+                    socket.write_all(text.as_bytes()).await.unwrap();
+                    socket.read_to_end(&mut Vec::new()).await
+                });
+            }
+        });
+        address
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_drain_waits_for_handoffs_whose_http_2_client_has_left() {
+        use hyper_util::rt::{TokioExecutor, TokioIo};
+
+        for round in 0..8 {
+            let (address, mut called) = worker().await;
+            let mut running = sidecar(address, &[]).await;
+            // hyper's client ends a connection in its own time: what is between the two ends it at once
+            let (near, mut far) = tokio::io::duplex(1 << 16);
+            let mut socket = TcpStream::connect(running.data).await.unwrap();
+            let between =
+                tokio::spawn(async move { tokio::io::copy_bidirectional(&mut far, &mut socket).await });
+            let shake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(near)).await;
+            let (mut client, connection) = shake.unwrap();
+            tokio::spawn(connection);
+            let request = Request::post(format!("http://{}/v1/chat/completions", running.data))
+                .header("content-type", "application/json")
+                .header("x-prefiller-host-port", context().await.to_string())
+                .body(ASKED.to_owned());
+            let reply = tokio::spawn(client.send_request(request.unwrap()));
+            let worker = called.recv().await.unwrap();
+            running.handle.drain();
+            between.abort();
+            let early = tokio::time::timeout(Duration::from_millis(100), &mut running.outcome).await;
+            assert!(early.is_err(), "round {round}: ended before the KV cache was collected");
+            worker.send("data: x\n\n").unwrap();
+            assert_eq!(running.outcome.await.unwrap(), Outcome::Complete);
+            assert!(reply.await.unwrap().is_err());
+        }
+    }
+
     #[tokio::test]
     async fn the_admin_port() {
         let (address, _called) = worker().await;
@@ -345,13 +401,20 @@ mod sockets {
 
     /// A generation worker that answers `/version` and `/health` as it is told, each with a status.
     async fn healthy_worker(version: (u16, &'static str), health: u16) -> SocketAddr {
+        worker_saying(Arc::new(Mutex::new((version, health)))).await
+    }
+
+    /// The same; what it says can be changed.
+    async fn worker_saying(said: Arc<Mutex<((u16, &'static str), u16)>>) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {
             loop {
                 let (mut socket, _) = listener.accept().await.unwrap();
+                let said = said.clone();
                 tokio::spawn(async move {
                     let asked = head(&mut socket).await;
+                    let (version, health) = *said.lock().unwrap();
                     let (status, body) =
                         if asked.starts_with("GET /version ") { version } else { (health, "") };
                     let length = body.len();
@@ -387,6 +450,31 @@ mod sockets {
             assert!(body.contains(text), "{version:?} {health:?}: {body}");
             running.outcome.await.unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_was_not_well_is_asked_for_its_release_again() {
+        let (old, new) = ((200, r#"{"version":"1.2.0"}"#), (200, r#"{"version":"1.3.0rc24"}"#));
+        let said = Arc::new(Mutex::new((new, 200)));
+        let address = worker_saying(said.clone()).await;
+        let running = sidecar_asking(address).await;
+        let ready = async |now, expected: &str| {
+            *said.lock().unwrap() = now;
+            // what was last heard is good for a second
+            tokio::time::pause();
+            tokio::time::advance(Duration::from_millis(1001)).await;
+            tokio::time::resume();
+            let mut reply = get(running.admin, "GET /readyz").await;
+            head(&mut reply).await;
+            let mut text = vec![0; expected.len()];
+            reply.read_exact(&mut text).await.unwrap();
+            assert_eq!(String::from_utf8(text).unwrap(), expected, "{now:?}");
+        };
+        ready((new, 200), "ready").await;
+        ready((old, 200), "ready").await;
+        ready((new, 503), "the generation worker is not healthy").await;
+        ready((old, 200), "the release of the generation worker is not supported").await;
+        ready((new, 200), "ready").await;
     }
 
     #[tokio::test]
