@@ -110,7 +110,7 @@ pub struct Config {
     #[arg(value_parser = positive_duration, default_value = "180s")]
     pub generation_head_timeout: Duration,
 
-    /// Longest pause of the generation worker inside a reply
+    /// Longest pause of the generation worker inside a reply, and of a client that takes nothing of one
     #[arg(long, value_name = "TIME", env = "DISAGG_GENERATION_IDLE_TIMEOUT", help_heading = TIMES)]
     #[arg(value_parser = positive_duration, default_value = "300s")]
     pub generation_idle_timeout: Duration,

@@ -3,23 +3,28 @@ use std::{convert::Infallible, io, pin::pin, time::Duration};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use hyper::body::Incoming;
+use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    rt::{TokioIo, TokioTimer},
     server::conn::auto,
-    service::TowerToHyperService,
 };
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::mpsc,
 };
+use tower::ServiceExt;
 use tower_disagg::error::BoxError;
 use tower_service::Service;
 
-use super::{Phase, Phases};
+use super::{
+    Phase, Phases,
+    answer::{AnswerBody, Unfinished},
+    socket,
+    streams::Streams,
+};
 
 /// How long a client may take to send the head of a request, and to begin with its first one.
-const HEAD_TIME: Duration = Duration::from_secs(30);
+pub(super) const HEAD_TIME: Duration = Duration::from_secs(30);
 /// How often a quiet HTTP/2 connection is asked whether it is still there, and how long it may take to say so.
 const PING: Duration = Duration::from_secs(20);
 /// How long accepting rests when the process is out of file descriptors.
@@ -32,12 +37,14 @@ pub(super) struct Ends {
     pub(super) cut: Phase,
 }
 
-/// Serves connections until the port closes. Each connection holds a clone of `open` for as long as it lives.
+/// Serves connections until the port closes. Each connection holds a clone of `open` for as long as it lives. One whose
+/// client takes nothing of a response for the time `unread` is closed.
 pub(super) async fn serve<S, B>(
     listener: TcpListener,
     service: S,
     phases: Phases,
     ends: Ends,
+    unread: Duration,
     open: mpsc::Sender<Infallible>,
 ) where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>
@@ -55,8 +62,8 @@ pub(super) async fn serve<S, B>(
         };
         match accepted {
             Ok((stream, _)) => {
-                let connection = connection(stream, service.clone(), phases.clone(), ends, open.clone());
-                tokio::spawn(connection);
+                let service = service.clone();
+                tokio::spawn(connection(stream, service, phases.clone(), ends, unread, open.clone()));
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
@@ -78,6 +85,7 @@ async fn connection<S, B>(
     service: S,
     phases: Phases,
     ends: Ends,
+    unread: Duration,
     open: mpsc::Sender<Infallible>,
 ) where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>
@@ -87,41 +95,50 @@ async fn connection<S, B>(
     B: Body<Data = Bytes, Error: Into<BoxError> + Send> + Send + 'static,
 {
     let _open = open;
-    let _ = stream.set_nodelay(true);
+    let (socket, peer) = socket::open(stream, unread);
     let (first, mut begun) = mpsc::channel(1);
-    let service = tower::ServiceBuilder::new()
-        .map_request(move |request| {
-            let _ = first.try_send(());
-            request
-        })
-        .service(service);
+    let unfinished = Unfinished::default();
+    let last = unfinished.clone();
+    let service = service_fn(move |request| {
+        let _ = first.try_send(());
+        let unfinished = unfinished.of(&request);
+        let reply = service.clone().oneshot(request);
+        async move { reply.await.map(|reply| reply.map(|body| AnswerBody::new(body, unfinished))) }
+    });
     // HTTP/1: a client that shuts its sending side counts as gone (hyper's default), and responses are not gathered
     // over pipelined requests, since that would switch back-pressure off
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = auto::Builder::new(Streams::new(unread));
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PING);
-    let mut served = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
+    let mut served = pin!(builder.serve_connection(TokioIo::new(socket), service));
     let mut stop = pin!(phases.reached(ends.close));
     let mut cut = pin!(phases.reached(ends.cut));
     let mut late = pin!(tokio::time::sleep(HEAD_TIME));
+    // hyper looks for the end of what a client sends only while nothing else is there to be read
+    let mut gone = pin!(peer.gone());
     let (mut stopping, mut waiting) = (false, true);
     loop {
         tokio::select! {
             biased;
             // dropping the connection: no end of a message is made up
-            () = &mut cut => return,
+            () = &mut cut => break,
             () = &mut stop, if !stopping => {
                 stopping = true;
                 served.as_mut().graceful_shutdown();
             }
             _ = begun.recv(), if waiting => waiting = false,
-            () = &mut late, if waiting => return,
+            () = &mut late, if waiting => break,
             ended = &mut served => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "a connection ended early");
                 }
-                return;
+                break;
             }
+            // after the server had its turn: what has ended has ended well
+            () = &mut gone => break,
         }
+    }
+    if last.get() {
+        peer.reset();
     }
 }

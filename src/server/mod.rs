@@ -2,11 +2,14 @@
 
 mod accept;
 mod admin;
+mod answer;
 mod drain;
 mod front;
 mod phase;
 mod sidecar;
 mod signal;
+mod socket;
+mod streams;
 
 pub(crate) use self::phase::{Phase, Phases};
 pub use self::{

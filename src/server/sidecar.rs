@@ -137,6 +137,7 @@ impl Sidecar {
     pub async fn run(self) -> Outcome {
         let Self { config, data, admin, phases } = self;
         let (grace, most) = (config.drain_grace, config.drain_timeout);
+        let unread = config.generation_idle_timeout;
         let origin = config.generation_url.uri().clone();
         let asks = config.engine_version == EngineVersion::Auto;
         tracing::info!(
@@ -163,6 +164,7 @@ impl Sidecar {
             front,
             phases.clone(),
             Ends { close: Phase::Finishing, cut: Phase::Cut },
+            unread,
             open,
         ));
         let (admin_open, mut admin_connections) = mpsc::channel(1);
@@ -173,6 +175,7 @@ impl Sidecar {
             answers,
             phases.clone(),
             Ends { close: Phase::Closing, cut: Phase::Over },
+            accept::HEAD_TIME,
             admin_open,
         ));
 

@@ -179,8 +179,13 @@ mod sockets {
                     calls.send(chunks).unwrap();
                     socket.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await.unwrap();
                     while let Some(chunk) = given.recv().await {
+                        if chunk == BREAK {
+                            return;
+                        }
                         let text = format!("{:x}\r\n{chunk}\r\n", chunk.len());
-                        socket.write_all(text.as_bytes()).await.unwrap();
+                        if socket.write_all(text.as_bytes()).await.is_err() {
+                            return;
+                        }
                     }
                     socket.write_all(b"0\r\n\r\n").await.unwrap();
                 });
@@ -188,6 +193,9 @@ mod sockets {
         });
         (address, called)
     }
+
+    /// In place of a chunk: the worker breaks off.
+    const BREAK: &str = "break";
 
     async fn head(socket: &mut TcpStream) -> String {
         let mut text = Vec::new();
@@ -288,6 +296,119 @@ mod sockets {
         running.handle.drain();
         assert_eq!(running.outcome.await.unwrap(), Outcome::Complete);
         drop(worker);
+    }
+
+    /// Drains a sidecar that has nothing left to do.
+    async fn ends_complete(running: Running) {
+        running.handle.drain();
+        let outcome = tokio::time::timeout(Duration::from_secs(10), running.outcome).await;
+        assert_eq!(outcome.expect("something is in flight").unwrap(), Outcome::Complete);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_leaves_bytes_behind_is_gone() {
+        for behind in ["\r\n", "GET /health HTTP/1.1\r\nhost: x\r\n\r\n", "junk"] {
+            for way in ["half", "whole", "reset"] {
+                let (address, mut called) = worker().await;
+                let running = sidecar(address, &[]).await;
+                let mut stream = get(running.data, "GET /v1/stream").await;
+                let worker = called.recv().await.unwrap();
+                head(&mut stream).await;
+                stream.write_all(behind.as_bytes()).await.unwrap();
+                match way {
+                    "half" => stream.shutdown().await.unwrap(),
+                    "reset" => socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap(),
+                    _ => {}
+                }
+                let half = (way == "half").then_some(stream);
+                ends_complete(running).await;
+                drop((worker, half));
+            }
+        }
+    }
+
+    /// More than the kernel holds of a response.
+    fn large() -> &'static str {
+        String::leak("x".repeat(1 << 20))
+    }
+
+    #[tokio::test]
+    async fn a_client_that_never_reads_is_closed() {
+        let (address, mut called) = worker().await;
+        let running = sidecar(address, &["--generation-idle-timeout", "200ms"]).await;
+        let stream = get(running.data, "GET /v1/stream").await;
+        let worker = called.recv().await.unwrap();
+        let chunk = large();
+        for _ in 0..64 {
+            worker.send(chunk).unwrap();
+        }
+        ends_complete(running).await;
+        assert!(!rest(stream).await.ends_with("0\r\n\r\n"));
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_its_client_never_reads_is_reset_and_no_other() {
+        use hyper_util::rt::{TokioExecutor, TokioIo};
+
+        let (address, mut called) = worker().await;
+        let running = sidecar(address, &["--generation-idle-timeout", "200ms"]).await;
+        let socket = TokioIo::new(TcpStream::connect(running.data).await.unwrap());
+        let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(1 << 16);
+        let (mut client, connection) = builder.handshake::<_, Body0>(socket).await.unwrap();
+        tokio::spawn(connection);
+        let request = |path| {
+            let url = format!("http://{}{path}", running.data);
+            Request::get(url).body(Body0::new()).unwrap()
+        };
+        let (reply, worker) = tokio::join!(client.send_request(request("/v1/stream")), called.recv());
+        let (mut unread, worker) = (reply.unwrap(), worker.unwrap());
+        let chunk = large();
+        for _ in 0..64 {
+            worker.send(chunk).unwrap();
+        }
+        worker.closed().await;
+        let reply = client.send_request(request("/health")).await.unwrap();
+        assert_eq!(reply.status(), StatusCode::OK);
+        let mut end = None;
+        while let Some(Ok(_)) = end.insert(unread.body_mut().frame().await) {}
+        assert!(end.unwrap().unwrap().is_err(), "visibly incomplete");
+        drop((client, reply));
+        ends_complete(running).await;
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_connection_is_no_end_of_a_broken_response() {
+        for (end, clean) in [("", true), (BREAK, false), ("cut", false)] {
+            let (address, mut called) = worker().await;
+            let running = sidecar(address, &[]).await;
+            let mut stream = TcpStream::connect(running.data).await.unwrap();
+            stream.write_all(b"GET /v1/stream HTTP/1.0\r\n\r\n").await.unwrap();
+            let worker = called.recv().await.unwrap();
+            assert!(head(&mut stream).await.starts_with("HTTP/1.0 200"));
+            worker.send("one").unwrap();
+            let mut text = [0; 3];
+            stream.read_exact(&mut text).await.unwrap();
+            match end {
+                BREAK => worker.send(BREAK).unwrap(),
+                "cut" => {
+                    running.handle.drain();
+                    running.handle.cut();
+                }
+                _ => drop(worker),
+            }
+            assert_eq!(stream.read_to_end(&mut Vec::new()).await.is_ok(), clean, "{end:?}");
+        }
+        // a message whose length was told is whole, whatever becomes of the connection
+        let (address, _called) = worker().await;
+        let running = sidecar(address, &[]).await;
+        for method in ["GET", "HEAD"] {
+            let mut socket = TcpStream::connect(running.data).await.unwrap();
+            socket.write_all(format!("{method} /health HTTP/1.0\r\n\r\n").as_bytes()).await.unwrap();
+            let mut text = String::new();
+            socket.read_to_string(&mut text).await.unwrap();
+            assert!(text.starts_with("HTTP/1.0 200"));
+        }
     }
 
     #[tokio::test]
