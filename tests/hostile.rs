@@ -146,7 +146,8 @@ impl Unread {
 
     /// What was sent before the connections were closed is there still; the rest must not come any more.
     async fn are_closed(&self, whole: usize) {
-        for mut stream in std::mem::take(&mut *self.0.lock().unwrap()) {
+        let streams = std::mem::take(&mut *self.0.lock().unwrap());
+        for mut stream in streams {
             let mut read = vec![0; 64 << 10];
             let mut total = 0;
             let rest = async {
