@@ -57,8 +57,10 @@
 //! the [`Settler`](crate::settle::Settler) finishes the handoff: by default that only counts it as abandoned, see
 //! [`ContextLayer::settle`].
 //!
-//! One window cannot be closed from here: a reply that is on its way when the leg is dropped. The worker has committed
-//! then, and its transfer timeout is what frees the KV cache; set `kv_transfer_timeout_ms` on the engines.
+//! A reply can be on its way just then: the worker has committed, and a connection that is closed takes the reply with it.
+//! A transport that honours [`HangUp`](crate::leg::HangUp) closes its sending side only and listens on; the layer keeps
+//! such a leg for up to half a second, and settles what comes. With another transport, or a worker that commits after its
+//! client has gone, the engine's transfer timeout is what frees the cache; set `kv_transfer_timeout_ms` on the engines.
 //!
 //! # Errors
 //!
