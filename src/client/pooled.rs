@@ -128,12 +128,17 @@ impl Future for HttpFuture {
             });
             if ends && !given {
                 // nothing was sent, and nothing will be
-                return Poll::Ready(Err(LegError::new(LegErrorKind::Connect).into()));
+                return Poll::Ready(Err(hung_up().into()));
             }
             return Poll::Pending;
         };
         self.connection = None;
+        let ended = self.hang_up.as_ref().is_some_and(HangUp::is_asked);
         let mut reply = result.map_err(|error| {
+            if ended {
+                // the worker did as it was asked to: that says nothing of it, or of its other connections
+                return hung_up().with_source(error);
+            }
             let error = leg_error(error);
             if let (LegErrorKind::Lost, Some((place, lost))) = (error.kind(), self.place.take()) {
                 lost.note(place);
@@ -166,6 +171,11 @@ impl Drop for HttpFuture {
             line.close();
         });
     }
+}
+
+/// The call ended since nobody waits for it. Not a failure of the connection, and nothing to be tried again.
+fn hung_up() -> LegError {
+    LegError::new(LegErrorKind::Interrupted).with_message("the client has left")
 }
 
 fn leg_error(error: legacy::Error) -> LegError {

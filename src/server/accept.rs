@@ -1,4 +1,11 @@
-use std::{convert::Infallible, io, pin::pin, time::Duration};
+use std::{
+    convert::Infallible,
+    future::{Future, poll_fn},
+    io,
+    pin::pin,
+    task::Poll,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -18,7 +25,7 @@ use tower_service::Service;
 
 use super::{
     Phase, Phases,
-    answer::{AnswerBody, Unfinished},
+    answer::{AnswerBody, EndsWithConnection},
     socket,
     streams::Streams,
 };
@@ -97,13 +104,13 @@ async fn connection<S, B>(
     let _open = open;
     let (socket, peer) = socket::open(stream, unread);
     let (first, mut begun) = mpsc::channel(1);
-    let unfinished = Unfinished::default();
-    let last = unfinished.clone();
+    let ends_with_it = EndsWithConnection::default();
+    let last = ends_with_it.clone();
     let service = service_fn(move |request| {
         let _ = first.try_send(());
-        let unfinished = unfinished.of(&request);
+        ends_with_it.of(&request);
         let reply = service.clone().oneshot(request);
-        async move { reply.await.map(|reply| reply.map(|body| AnswerBody::new(body, unfinished))) }
+        async move { reply.await.map(|reply| reply.map(|body| AnswerBody::new(body))) }
     });
     // HTTP/1: a client that shuts its sending side counts as gone (hyper's default), and responses are not gathered
     // over pipelined requests, since that would switch back-pressure off
@@ -117,6 +124,8 @@ async fn connection<S, B>(
     // hyper looks for the end of what a client sends only while nothing else is there to be read
     let mut gone = pin!(peer.gone());
     let (mut stopping, mut waiting) = (false, true);
+    // Whether all that was begun has been sent.
+    let mut whole = false;
     loop {
         tokio::select! {
             biased;
@@ -129,16 +138,21 @@ async fn connection<S, B>(
             _ = begun.recv(), if waiting => waiting = false,
             () = &mut late, if waiting => break,
             ended = &mut served => {
+                whole = ended.is_ok();
                 if let Err(error) = ended {
                     tracing::debug!(%error, "a connection ended early");
                 }
                 break;
             }
-            // after the server had its turn: what has ended has ended well
-            () = &mut gone => break,
+            // after the server has had its turn with what came before
+            () = &mut gone => {
+                let turn = poll_fn(|cx| Poll::Ready(served.as_mut().poll(cx))).await;
+                whole = matches!(turn, Poll::Ready(Ok(())));
+                break;
+            }
         }
     }
-    if last.get() {
+    if last.get() && !whole {
         peer.reset();
     }
 }

@@ -31,25 +31,20 @@ pub(super) fn turn<T>(inner: impl FnOnce() -> T) -> (T, Option<Turn>) {
     (result, LAST.take())
 }
 
-/// Whether a connection's last response is one that ends with the connection, and has begun and not ended.
+/// Whether a connection's last response is one that ends with the connection.
 ///
 /// A client that speaks HTTP/1.0 takes the end of the connection for the end of the message, unless it is a reset.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Unfinished(Arc<AtomicBool>);
+pub(super) struct EndsWithConnection(Arc<AtomicBool>);
 
-impl Unfinished {
-    /// For the response to `request`; `None` when its end is marked in the message.
-    pub(super) fn of<B>(&self, request: &Request<B>) -> Option<Self> {
-        self.set(false);
-        (request.version() <= Version::HTTP_10).then(|| self.clone())
+impl EndsWithConnection {
+    /// From now on for the response to `request`.
+    pub(super) fn of<B>(&self, request: &Request<B>) {
+        self.0.store(request.version() <= Version::HTTP_10, Ordering::Release);
     }
 
     pub(super) fn get(&self) -> bool {
         self.0.load(Ordering::Acquire)
-    }
-
-    fn set(&self, unfinished: bool) {
-        self.0.store(unfinished, Ordering::Release);
     }
 }
 
@@ -59,12 +54,11 @@ impl Unfinished {
 pub(super) struct AnswerBody<B> {
     #[pin]
     inner: B,
-    unfinished: Option<Unfinished>,
 }
 
 impl<B> AnswerBody<B> {
-    pub(super) fn new(inner: B, unfinished: Option<Unfinished>) -> Self {
-        Self { inner, unfinished }
+    pub(super) fn new(inner: B) -> Self {
+        Self { inner }
     }
 }
 
@@ -76,18 +70,8 @@ impl<B: Body> Body for AnswerBody<B> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        let mut this = self.project();
-        let polled = this.inner.as_mut().poll_frame(cx);
+        let polled = self.project().inner.poll_frame(cx);
         LAST.set(Some(if polled.is_ready() { Turn::Client } else { Turn::Body }));
-        if let Some(unfinished) = this.unfinished {
-            let ended = match &polled {
-                Poll::Ready(None) => true,
-                Poll::Ready(Some(Err(_))) => false,
-                // a server need not ask again once it has all that was announced
-                _ => this.inner.is_end_stream() || this.inner.size_hint().exact() == Some(0),
-            };
-            unfinished.set(!ended);
-        }
         polled
     }
 

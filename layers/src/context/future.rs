@@ -46,7 +46,7 @@ impl<B: Body + Send + 'static> ContextFuture<B> {
     {
         let (head, hang_up) = signals;
         let state = State::Leg { reply, then: Some((request, inner)) };
-        let work = Work { state, head: head.clone(), ticket: ticket.clone() };
+        let work = Work { state, head: head.clone(), hang_up: hang_up.clone(), ticket: ticket.clone() };
         Self { work: OrSettle::call(Box::pin(work), ticket), head, hang_up }
     }
 
@@ -98,6 +98,7 @@ struct Work<F, S, G> {
     #[pin]
     state: State<F, S, G>,
     head: ReplyHead,
+    hang_up: HangUp,
     ticket: Ticket,
 }
 
@@ -131,10 +132,12 @@ where
                 StateProj::Leg { reply, then } => {
                     let reply = ready!(reply.poll(cx));
                     let Some(((parts, handoff), inner)) = then.take() else { return Poll::Pending };
-                    let primed = match prime(reply.map_err(Into::into), handoff, this.head, this.ticket) {
-                        Ok(primed) => primed,
-                        Err(error) => return Poll::Ready(Err(error)),
-                    };
+                    let primed =
+                        match prime(reply.map_err(Into::into), handoff, this.head, this.hang_up, this.ticket)
+                        {
+                            Ok(primed) => primed,
+                            Err(error) => return Poll::Ready(Err(error)),
+                        };
                     let response = CallWhenReady::new(inner, Request::from_parts(parts, primed));
                     this.state.set(State::Inner { response });
                 }
@@ -149,6 +152,7 @@ fn prime(
     reply: Result<Response<Bytes>, BoxError>,
     handoff: Handoff<Minted>,
     head: &ReplyHead,
+    hang_up: &HangUp,
     ticket: &Ticket,
 ) -> Result<Handoff<Primed>, BoxError> {
     if let Ok(reply) = &reply {
@@ -163,8 +167,8 @@ fn prime(
     match reply {
         Ok(reply) => Ok(handoff.prime_with(reply, ticket.clone())),
         Err(error) => {
-            // A worker that refuses a request has not failed.
-            if !matches!(error.kind(), ContextErrorKind::Rejected(_)) {
+            // A worker that refuses a request has not failed, nor has one that ends a request whose client has left.
+            if !matches!(error.kind(), ContextErrorKind::Rejected(_)) && !hang_up.is_asked() {
                 tracing::warn!(
                     disagg_request_id = %handoff.id(), context_endpoint = %handoff.context_endpoint(), %error,
                     "the context leg failed"

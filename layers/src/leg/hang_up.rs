@@ -50,6 +50,11 @@ impl HangUp {
         }
     }
 
+    /// Whether the client has left.
+    pub fn is_asked(&self) -> bool {
+        self.0.wanted.load(Ordering::Acquire)
+    }
+
     /// Whether the sending side is to be closed; otherwise `waker` is woken when it is.
     pub fn is_wanted(&self, waker: &Waker) -> bool {
         let mut known = self.waker();

@@ -1,10 +1,11 @@
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -22,7 +23,7 @@ const HANG_UP: Duration = Duration::from_millis(500);
 /// # Bounds
 ///
 /// Each settlement is given up after a timeout, and no more than a number of them run at a time; a handoff beyond
-/// that is abandoned and counted. Tasks run on the tokio runtime that the dropping thread is in; outside of one the
+/// that is abandoned and counted. As many legs again may be on their way to an end that they were asked for. Tasks run on the tokio runtime that the dropping thread is in; outside of one the
 /// handoff is abandoned.
 #[derive(Debug, Clone)]
 pub struct Settler(Arc<Shared>);
@@ -32,6 +33,8 @@ struct Shared {
     timeout: Option<Duration>,
     most: usize,
     active: AtomicUsize,
+    /// Legs that were asked to end, and have a moment to say what is on its way.
+    retiring: AtomicUsize,
     idle: Notify,
     counts: Counts,
 }
@@ -95,6 +98,7 @@ impl Settler {
             timeout,
             most,
             active: AtomicUsize::new(0),
+            retiring: AtomicUsize::new(0),
             idle: Notify::new(),
             counts: Counts::default(),
         }))
@@ -105,9 +109,9 @@ impl Settler {
         Ticket::new(self.clone())
     }
 
-    /// How many settlements are running.
+    /// How many settlements are running, and legs that were asked to end and have not yet.
     pub fn active(&self) -> usize {
-        self.0.active.load(Ordering::Acquire)
+        self.0.running()
     }
 
     /// How the handoffs ended so far.
@@ -159,33 +163,49 @@ impl Settler {
         runtime.spawn(task.instrument(span));
     }
 
-    /// Runs `rest` until it ends or a moment is over, and on to its end where it has committed something by then.
+    /// Runs `rest` until it ends or a moment is over, and on to its end where it has committed something by then. Until
+    /// then it takes no place of a settlement: legs that nobody waits for must not keep handoffs from being settled.
     pub(super) fn retire(
         &self,
         ticket: Ticket,
         rest: impl Future<Output = ()> + Send + 'static,
         head: ReplyHead,
     ) {
-        let (Some(timeout), Ok(runtime), Some(place)) =
-            (self.0.timeout, Handle::try_current(), Place::take(&self.0))
+        let (Some(timeout), Ok(runtime), Some(waiting)) =
+            (self.0.timeout, Handle::try_current(), Place::retire(&self.0))
         else {
             return;
         };
+        let shared = self.0.clone();
         let span = tracing::debug_span!("retire");
         let task = async move {
-            let _place = place;
+            let waiting = waiting;
             let ticket = ticket;
             let mut rest = pin!(rest);
-            let mut ended = tokio::time::timeout(HANG_UP.min(timeout), rest.as_mut()).await.is_ok();
-            if !ended {
-                if !head.is_committed() {
-                    return;
-                }
-                ticket.commit();
-                ended = tokio::time::timeout(timeout, rest.as_mut()).await.is_ok();
+            let undecided = poll_fn(|cx| match rest.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(true),
+                Poll::Pending if head.is_committed() => Poll::Ready(false),
+                Poll::Pending => Poll::Pending,
+            });
+            let ended = tokio::time::timeout(HANG_UP.min(timeout), undecided).await.unwrap_or(false);
+            if ended {
+                // Means nothing where nothing was committed.
+                ticket.resolve(Resolution::Failed);
+                return;
             }
-            // Means nothing where nothing was committed.
+            if !head.is_committed() {
+                return;
+            }
+            ticket.commit();
+            let place = Place::take(&shared);
+            drop(waiting);
+            if place.is_none() {
+                ticket.abandon();
+                return;
+            }
+            let ended = tokio::time::timeout(timeout, rest.as_mut()).await.is_ok();
             ticket.resolve(if ended { Resolution::Failed } else { Resolution::Abandoned });
+            drop(place);
         };
         runtime.spawn(task.instrument(span));
     }
@@ -215,23 +235,46 @@ impl Settler {
     }
 }
 
-/// One of the places for a running settlement; dropped when it ends, also when its task is.
-struct Place(Arc<Shared>);
+/// One of the places for a running settlement, or for a leg that is retiring; dropped when it ends, also when its task
+/// is.
+struct Place {
+    shared: Arc<Shared>,
+    retiring: bool,
+}
 
 impl Place {
     fn take(shared: &Arc<Shared>) -> Option<Self> {
+        Self::count(shared, false)
+    }
+
+    fn retire(shared: &Arc<Shared>) -> Option<Self> {
+        Self::count(shared, true)
+    }
+
+    fn count(shared: &Arc<Shared>, retiring: bool) -> Option<Self> {
         let most = shared.most;
-        let taken = shared.active.fetch_update(Ordering::AcqRel, Ordering::Acquire, |active| {
-            (active < most).then_some(active + 1)
+        let taken = shared.counter(retiring).fetch_update(Ordering::AcqRel, Ordering::Acquire, |running| {
+            (running < most).then_some(running + 1)
         });
-        taken.is_ok().then(|| Self(shared.clone()))
+        taken.is_ok().then(|| Self { shared: shared.clone(), retiring })
+    }
+}
+
+impl Shared {
+    fn counter(&self, retiring: bool) -> &AtomicUsize {
+        if retiring { &self.retiring } else { &self.active }
+    }
+
+    fn running(&self) -> usize {
+        self.active.load(Ordering::Acquire) + self.retiring.load(Ordering::Acquire)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.0.active.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.idle.notify_waiters();
+        self.shared.counter(self.retiring).fetch_sub(1, Ordering::AcqRel);
+        if self.shared.running() == 0 {
+            self.shared.idle.notify_waiters();
         }
     }
 }

@@ -35,7 +35,14 @@ fn is_searchable(body: &[u8]) -> bool {
 
 /// `None` when there are too many levels of escapes to tell.
 fn holds(body: &[u8], needles: &[Needle]) -> Option<bool> {
-    let mut text = body.to_vec();
+    if needles.iter().any(|needle| needle.is_in(body)) {
+        return Some(true);
+    }
+    // Without escapes there is nothing to undo, and in much text the state stands as it is or not at all.
+    if !body.contains(&b'\\') || body.len() > MOST_UNESCAPED {
+        return Some(false);
+    }
+    let mut text = unescaped(body);
     for _ in 0..MOST_ESCAPE_LEVELS {
         if needles.iter().any(|needle| needle.is_in(&text)) {
             return Some(true);
@@ -50,6 +57,9 @@ fn holds(body: &[u8], needles: &[Needle]) -> Option<bool> {
 }
 
 const MOST_ESCAPE_LEVELS: usize = 8;
+
+/// The longest text in which escapes are undone, in bytes: a reply is searched while others wait for the thread.
+const MOST_UNESCAPED: usize = 256 << 10;
 
 /// How much of the opaque state is enough to recognise it.
 const FRAGMENT: usize = 16;
