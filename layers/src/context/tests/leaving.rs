@@ -425,3 +425,26 @@ async fn without_a_settler_or_a_place_the_leg_is_dropped() {
         assert_eq!((at.s.ends(), at.s.settler.active()), (vec![], 0));
     }
 }
+
+/// Legs that nobody waits for must not use up what handoffs need that hold a cache.
+#[tokio::test(start_paused = true)]
+async fn a_leg_that_was_asked_to_end_takes_no_place_of_a_settlement() {
+    let settler = Settler::new(BOUND).with_most(1);
+    let (mut retiring, request) = hanging_up(settler.clone()).await;
+    retiring.leave();
+    assert_eq!(settler.active(), 1);
+    let mut committed = reach(Window::Head, settler.clone()).await;
+    committed.leave();
+    assert!(!committed.leg.is_cancelled());
+    committed.go_on(Window::Head, ScriptedBody::new().data("x").pending()).await;
+    assert_eq!((settler.counts().collected, settler.counts().abandoned), (1, 0));
+    // What turns out to be committed needs a place like any other.
+    let mut other = reach(Window::Head, settler.clone()).await;
+    other.leave();
+    head_arrives(&request, 200);
+    retiring.leg.send_response(context_reply(200, DUE));
+    background().await;
+    assert_eq!(settler.counts().abandoned, 1);
+    other.go_on(Window::Head, ScriptedBody::new().data("x").pending()).await;
+    assert_eq!((settler.counts().collected, settler.active()), (2, 0));
+}
