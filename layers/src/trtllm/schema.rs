@@ -1,12 +1,13 @@
-//! What a worker of a release knows: the one table from releases to schemas.
+//! What a worker of a release knows and does: the one table from releases to capabilities.
 //!
 //! `trtllm-serve` answers 400 to any member it does not know, at the top level and in `disaggregated_params`, even to
 //! `null` (contract, section 2). So what the generation worker is sent depends on its release. To add a release that
-//! changed something, add one row to [`TABLE`] and, if it is newer than [`NEWER_THAN_KNOWN`], move that.
+//! changed something, add one row to [`TABLE`], with what changed and nothing else; if it is newer than
+//! [`NEWER_THAN_KNOWN`], move that.
 
 use super::version::Number;
 
-/// One step in the history of the schema: what changed with a release, in `disaggregated_params` unless said.
+/// One step in the history of the engine: what changed with a release. Members are those of `disaggregated_params`.
 struct Row {
     /// The first release of which this holds.
     since: Number,
@@ -16,21 +17,36 @@ struct Row {
     may_know: &'static [&'static str],
     /// Members that are refused from here on.
     forgets: &'static [&'static str],
-    /// Whether the chat request knows `prompt_token_ids_b64`.
-    base64_tokens: bool,
-    ids: IdLayout,
-    supported: bool,
+    /// What else it can do from here on.
+    gains: &'static [Capability],
+}
+
+/// What a release can do beyond members of `disaggregated_params`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Capability {
+    /// A handoff is found by one id on both workers; without it none can work here.
+    GlobalIds,
+    /// Ids are laid out as node and process, see [`IdLayout::NodeProcess`].
+    NodeProcessIds,
+    /// The chat request knows `prompt_token_ids_b64`.
+    Base64Tokens,
+    /// Requests of one conversation can stay on one rank (contract, section 9).
+    Conversations,
+    /// Generation requests can be signed (contract, section 8).
+    Signatures,
 }
 
 const V1_3: Number = Number::new(1, 3, 0);
 const V1_4: Number = Number::new(1, 4, 0);
 
+/// A row in which nothing changes.
+const SAME: Row = Row { since: Number::new(0, 0, 0), knows: &[], may_know: &[], forgets: &[], gains: &[] };
+
 /// Oldest first. The releases are those of contract, section 2; where it is not certain to which generation one
 /// belongs, the members in question are in `may_know`.
 const TABLE: &[Row] = &[
-    // G0: no global request id.
+    // G0.
     Row {
-        since: Number::new(0, 0, 0),
         knows: &[
             "request_type",
             "first_gen_tokens",
@@ -38,72 +54,41 @@ const TABLE: &[Row] = &[
             "encoded_opaque_state",
             "draft_tokens",
         ],
-        may_know: &[],
-        forgets: &[],
-        base64_tokens: false,
-        ids: IdLayout::Machine,
-        supported: false,
+        ..SAME
     },
     // G1.
     Row {
         since: V1_3.rc(3),
         knows: &["disagg_request_id", "ctx_dp_rank", "ctx_info_endpoint", "schedule_style"],
-        may_know: &[],
-        forgets: &[],
-        base64_tokens: false,
-        ids: IdLayout::Machine,
-        supported: true,
+        gains: &[Capability::GlobalIds],
+        ..SAME
     },
     // G2. `ctx_usage` came with one of its later releases: rc13 has it not, rc24 has it.
     Row {
         since: V1_3.rc(10),
         knows: &["first_gen_log_probs", "first_gen_logits", "conversation_id"],
         may_know: &["ctx_usage"],
-        forgets: &[],
-        base64_tokens: false,
-        ids: IdLayout::Machine,
-        supported: true,
+        ..SAME
     },
     // G2 or G3.
     Row {
         since: V1_3.rc(21),
-        knows: &[],
         may_know: &["return_prompt_token_ids_b64"],
-        forgets: &[],
-        base64_tokens: false,
-        ids: IdLayout::Machine,
-        supported: true,
+        gains: &[Capability::Conversations],
+        ..SAME
     },
     // G3.
     Row {
         since: V1_3.rc(22),
         knows: &["ctx_usage", "return_prompt_token_ids_b64"],
-        may_know: &[],
-        forgets: &[],
-        base64_tokens: true,
-        ids: IdLayout::NodeProcess,
-        supported: true,
+        gains: &[Capability::NodeProcessIds, Capability::Base64Tokens],
+        ..SAME
     },
+    Row { since: V1_3.rc(23), gains: &[Capability::Signatures], ..SAME },
     // G3 or G4.
-    Row {
-        since: V1_3.rc(25),
-        knows: &[],
-        may_know: &["conversation_id", "resolved_thinking"],
-        forgets: &[],
-        base64_tokens: true,
-        ids: IdLayout::NodeProcess,
-        supported: true,
-    },
+    Row { since: V1_3.rc(25), may_know: &["conversation_id", "resolved_thinking"], ..SAME },
     // G4.
-    Row {
-        since: V1_3.rc(26),
-        knows: &["resolved_thinking"],
-        may_know: &[],
-        forgets: &["conversation_id"],
-        base64_tokens: true,
-        ids: IdLayout::NodeProcess,
-        supported: true,
-    },
+    Row { since: V1_3.rc(26), knows: &["resolved_thinking"], forgets: &["conversation_id"], ..SAME },
 ];
 
 /// From here on no release has been read; up to the candidates of 1.4.0 they are of the last row.
@@ -155,23 +140,35 @@ impl Schema {
 
     /// Whether a handoff with it can work.
     pub fn is_supported(self) -> bool {
-        self.row().supported
+        self.can(Capability::GlobalIds)
     }
 
     /// The layout of request ids.
     pub fn id_layout(self) -> IdLayout {
-        self.row().ids
+        if self.can(Capability::NodeProcessIds) { IdLayout::NodeProcess } else { IdLayout::Machine }
     }
 
     /// Whether the chat request of the worker knows `prompt_token_ids_b64`.
     pub fn knows_base64_tokens(self) -> bool {
-        self.row().base64_tokens
+        self.can(Capability::Base64Tokens)
+    }
+
+    /// Whether the worker checks the signature of generation requests when it has a key (contract, section 8). One
+    /// that does not ignores the header.
+    pub fn checks_signatures(self) -> bool {
+        self.can(Capability::Signatures)
+    }
+
+    /// Whether the worker can keep the requests of one conversation on one rank (contract, section 9). One that cannot
+    /// ignores the header that names it.
+    pub fn keeps_conversations(self) -> bool {
+        self.can(Capability::Conversations)
     }
 
     /// Whether the worker knows this member of `disaggregated_params`. A member that no release read so far has is
     /// taken to be newer than all of them.
     pub fn knowledge(self, member: &str) -> Knowledge {
-        let said = TABLE[..=self.index()].iter().rev().find_map(|row| {
+        let said = self.history().iter().rev().find_map(|row| {
             let says = [
                 (row.forgets, Knowledge::No),
                 (row.may_know, Knowledge::WhenShown),
@@ -193,8 +190,13 @@ impl Schema {
         self.0.unwrap_or(TABLE.len() - 1)
     }
 
-    fn row(self) -> &'static Row {
-        &TABLE[self.index()]
+    /// The rows up to the worker's own.
+    fn history(self) -> &'static [Row] {
+        &TABLE[..=self.index()]
+    }
+
+    fn can(self, capability: Capability) -> bool {
+        self.history().iter().any(|row| row.gains.contains(&capability))
     }
 }
 

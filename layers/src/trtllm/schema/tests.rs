@@ -89,3 +89,22 @@ fn ids_have_the_new_layout_from_rc22_on() {
     }
     assert_eq!(Schema::UNKNOWN.id_layout(), IdLayout::NodeProcess);
 }
+
+#[test]
+fn capabilities_by_release() {
+    for (release, conversations, signatures, base64) in [
+        ("1.3.0rc3", false, false, false),
+        ("1.3.0rc20", false, false, false),
+        ("1.3.0rc21", true, false, false),
+        ("1.3.0rc22.post1", true, false, true),
+        ("1.3.0rc23", true, true, true),
+        ("1.4.0rc1", true, true, true),
+        ("9.9.9", true, true, true),
+        ("nightly", true, true, true),
+    ] {
+        let schema = worker(release).schema();
+        assert_eq!(schema.keeps_conversations(), conversations, "{release}");
+        assert_eq!(schema.checks_signatures(), signatures, "{release}");
+        assert_eq!(schema.knows_base64_tokens(), base64, "{release}");
+    }
+}
