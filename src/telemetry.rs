@@ -17,7 +17,9 @@ pub fn log(config: &Config) {
     let format = config
         .log_format
         .unwrap_or_else(|| if std::io::stderr().is_terminal() { LogFormat::Text } else { LogFormat::Json });
-    let lines = fmt::layer().with_writer(std::io::stderr);
+    // a line that cannot be written is lost: to report that on the same stream would end the task in a panic, and
+    // with SIGHUP handled the process may well outlive its terminal
+    let lines = fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
     let lines = match format {
         LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).boxed(),
@@ -83,6 +85,7 @@ fn describe() {
         "disagg_id_mismatches_total",
         "Context replies that report another id than they were sent"
     );
+    describe_counter!("disagg_auth_key_reloads_total", "Times the signing key was read again, by result");
     describe_counter!("disagg_uncleaned_replies_total", "Generation replies too large to be cleaned");
     describe_histogram!("disagg_context_leg_seconds", Unit::Seconds, "Context legs, until the whole reply");
     describe_histogram!("disagg_generation_head_seconds", Unit::Seconds, "Generation legs, until the head");

@@ -58,7 +58,7 @@ async fn what_the_worker_is_not_sent_is_not_signed() {
         },
     );
     let mut s = setup(layer, Settler::off());
-    s.running(STREAMED).await;
+    let _leg = s.running(STREAMED).await;
     assert!(asked.lock().unwrap().starts_with(br#"{"ctx_info_endpoint":null,"#));
 }
 
