@@ -1,8 +1,11 @@
-use tower_disagg::trtllm::SigningKey;
+use std::time::Duration;
+
+use tokio::time::{Instant, advance, sleep};
+use tower_disagg::{generation::SharedKey, trtllm::SigningKey};
 
 use super::{
     file::{MOST, key},
-    watch::{Found, Known},
+    watch::{EVERY, Found, Known},
     *,
 };
 
@@ -78,13 +81,60 @@ fn what_is_said_of_a_file_that_is_read_again() {
     }
 }
 
+/// A file with a key, removed at the end of the test.
+struct File(std::path::PathBuf);
+
+impl File {
+    fn new(name: &str, key: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("disagg-auth-key-{}-{name}", std::process::id()));
+        std::fs::write(&path, key).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 #[test]
 fn a_file_shows_its_path_only() {
-    let path = std::env::temp_dir().join(format!("disagg-auth-key-{}", std::process::id()));
-    std::fs::write(&path, "CANARY").unwrap();
-    let file = AuthKeyFile::read(path.clone()).unwrap();
-    std::fs::remove_file(&path).unwrap();
-    assert_eq!((file.path(), file.key()), (&*path, &secret("CANARY")));
+    let at = File::new("shown", "CANARY");
+    let file = AuthKeyFile::read(at.0.clone()).unwrap();
+    assert_eq!((file.path(), file.key()), (&*at.0, &secret("CANARY")));
     let shown = format!("{file:?}");
     assert!(shown.contains("disagg-auth-key") && !shown.contains("CANARY"), "{shown}");
+}
+
+/// Waits until the key is this one; returns how long it took. The clock stands still while a file is read.
+async fn until(shared: &SharedKey, text: &str) -> Duration {
+    let start = Instant::now();
+    while shared.current() != secret(text) {
+        assert!(start.elapsed() < EVERY * 10, "the key is never replaced");
+        sleep(Duration::from_millis(1)).await;
+    }
+    start.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_file_is_read_from_time_to_time_and_when_somebody_asks() {
+    let file = File::new("watched", "one");
+    let (shared, reload) = (SharedKey::new(secret("one")), Reload::default());
+    let watching = tokio::spawn(watch(file.0.clone(), shared.clone(), reload.clone()));
+    for text in ["two", "three", "four"] {
+        std::fs::write(&file.0, text).unwrap();
+        let took = until(&shared, text).await;
+        assert!(took <= EVERY + Duration::from_millis(2), "{took:?}");
+        std::fs::write(&file.0, "asked for").unwrap();
+        reload.ask();
+        let took = until(&shared, "asked for").await;
+        assert!(took <= Duration::from_millis(2), "{took:?}");
+    }
+    // nobody's fault
+    std::fs::write(&file.0, "").unwrap();
+    advance(EVERY * 3).await;
+    assert_eq!(shared.current(), secret("asked for"));
+    assert!(!watching.is_finished());
+    watching.abort();
 }
