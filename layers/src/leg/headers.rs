@@ -45,7 +45,16 @@ const SERVING_SIDE_ONLY: [HeaderName; 3] = [
 /// Removes from a client's request what must not reach a worker.
 pub fn strip_request(headers: &mut HeaderMap) {
     strip_hop_by_hop(headers);
-    for name in [&ROUTING_HEADER, &HOST, &CONTENT_LENGTH, &EXPECT].into_iter().chain(&SERVING_SIDE_ONLY) {
+    strip_serving_side(headers);
+    for name in [&ROUTING_HEADER, &HOST, &CONTENT_LENGTH, &EXPECT] {
+        headers.remove(name);
+    }
+}
+
+/// Removes from a client's request what only the serving side may say: signatures, and what they vouch for.
+/// [`strip_request`] does so, too.
+pub fn strip_serving_side(headers: &mut HeaderMap) {
+    for name in &SERVING_SIDE_ONLY {
         headers.remove(name);
     }
 }
