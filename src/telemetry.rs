@@ -17,9 +17,7 @@ pub fn log(config: &Config) {
     let format = config
         .log_format
         .unwrap_or_else(|| if std::io::stderr().is_terminal() { LogFormat::Text } else { LogFormat::Json });
-    // a line that cannot be written is lost: to report that on the same stream would end the task in a panic, and
-    // with SIGHUP handled the process may well outlive its terminal
-    let lines = fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
+    let lines = fmt::layer().with_writer(std::io::stderr);
     let lines = match format {
         LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).boxed(),

@@ -322,6 +322,7 @@ async fn a_hang_up_ends_nothing() {
     let mut raw = Raw::asking(process.data, &Ask::of(&body).via(&context.hostport()).fault(&hang)).await;
     raw.until(&trtllm_sim::token_text(expected_answer(&body).completion_token_ids[0])).await;
     process.signal("TERM");
+    eventually("it drains", || process.logged("draining")).await;
     process.signal("HUP");
     Answer::of(&raw.reply().await).is(&expected_answer(&body));
     assert_eq!(process.end().await.0.code(), Some(0));
