@@ -66,7 +66,7 @@ pub struct Config {
     /// Requests without a routing header: "guarded" refuses handoff fields in POST bodies, "off" answers 404
     ///
     /// "verbatim" looks at no body: clients can then send the worker handoff fields of their own, which it obeys. Use it
-    /// only where the worker has an internal_request_auth_key, or none but trusted clients reach the data port.
+    /// only where none but trusted clients reach the data port, and give the worker an internal_request_auth_key.
     #[arg(long, value_name = "MODE", env = "DISAGG_PASSTHROUGH", help_heading = WORKERS)]
     #[arg(value_enum, default_value = "guarded")]
     pub passthrough: Passthrough,

@@ -60,9 +60,9 @@ impl GenerationLayer {
         self.with(|config| config.budget = budget)
     }
 
-    /// Signs each request by `signer`, such as a `SigningKey` (feature `hmac`); what a
-    /// client sent in place of a signature is dropped in any case. Without it requests are not signed, which is right
-    /// for workers that have no `internal_request_auth_key` (contract, section 8).
+    /// Signs each request by `signer`, such as a `SigningKey` (feature `hmac`); what a client sent in place of a signature
+    /// is dropped in any case. Without it requests are not signed, which is right for workers that have no
+    /// `internal_request_auth_key` (contract, section 8).
     pub fn sign(self, signer: impl Signer + 'static) -> Self {
         self.with(|config| config.signer = Some(Arc::new(signer)))
     }

@@ -4,9 +4,9 @@ use crate::trtllm::{ContextReply, SIGNATURE_HEADER, Shape, SignedMessage, signat
 
 /// Signs generation requests, for a worker that demands it (contract, section 8).
 ///
-/// Implemented for closures, and with the feature `hmac` for `trtllm::SigningKey` and for `SharedKey`.
-/// Asked once for each generation request; the answer has to be at hand, so a signer that works
-/// elsewhere (a key service) hands out its key beforehand.
+/// Implemented for closures, and with the feature `hmac` for `trtllm::SigningKey` and for `SharedKey`. Asked once for
+/// each generation request, and must not block; so where keys come from elsewhere (a key service), they are fetched
+/// beforehand.
 ///
 /// ```
 /// use tower_disagg::{generation::GenerationLayer, trtllm::SignedMessage};
