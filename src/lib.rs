@@ -7,6 +7,7 @@
 //! | [`Sidecar`] | listeners, probes, metrics and drain around the stack; what the binary runs |
 
 mod admission;
+mod auth;
 mod client;
 mod config;
 mod engine;
@@ -20,6 +21,7 @@ pub mod telemetry;
 mod timed;
 
 pub use self::{
+    auth::AuthKeyFile,
     config::{
         AllowEntry, Config, ConfigError, EngineVersion, GenerationUrl, LogFilter, LogFormat, Passthrough,
         Switch,

@@ -19,7 +19,7 @@ use tower_disagg::{
     context::ContextLayer,
     contract::{ContractLayer, PassthroughBody},
     error::BoxError,
-    generation::{Engines, GenerationLayer},
+    generation::{Engines, GenerationLayer, SharedKey},
     handoff::{Handoff, Minted, Open, Primed, Validated},
     leg::{BufferReply, BufferReplyLayer, LegBody},
     mint::MintLayer,
@@ -52,6 +52,7 @@ pub(crate) struct Assembly {
     admission: AdmissionLayer,
     settler: Settler,
     releases: Releases,
+    signing_key: Option<SharedKey>,
     /// Both legs share one pool.
     legs: HttpClient<LegBody>,
     /// Questions to workers leave the pool alone.
@@ -84,12 +85,14 @@ impl Assembly {
             Switch::On => Settler::new(config.settle_timeout),
             Switch::Off => Settler::off(),
         };
+        let signing_key = config.auth_key_file.as_ref().map(|file| SharedKey::new(file.key().clone()));
         Self {
             budget: BufferBudget::new(config.max_buffered_bytes),
             cancel: CancelLayer::new(),
             admission: AdmissionLayer::new(config.max_in_flight, phases),
             settler,
-            releases: Releases::new(pinned),
+            releases: Releases::new(pinned, signing_key.is_some()),
+            signing_key,
             legs: HttpClient::new(config.connect_timeout),
             questions: HttpClient::unpooled(config.connect_timeout),
             config,
@@ -104,6 +107,11 @@ impl Assembly {
     /// Finishes handoffs whose client has left.
     pub(crate) fn settler(&self) -> &Settler {
         &self.settler
+    }
+
+    /// What generation requests are signed with, so that it can be replaced.
+    pub(crate) fn signing_key(&self) -> Option<SharedKey> {
+        self.signing_key.clone()
     }
 
     /// The client for questions to workers.
@@ -213,6 +221,10 @@ impl Assembly {
             .engines(Known(self.releases.clone()))
             .max_whole(self.config.max_reply_bytes)
             .budget(self.budget.clone());
+        let generation = match self.signing_key() {
+            Some(key) => generation.sign(key),
+            None => generation,
+        };
         let generation = check::<Request<Handoff<Open>>, _>(generation.layer(client));
         let terminal = check::<Request<Handoff<Primed>>, _>(TerminalLayer::new().layer(generation));
         let context = ContextLayer::new(self.context_leg()).settle(self.settler.clone());
@@ -250,7 +262,8 @@ impl Engines for Known {
 /// The whole stack, as a service for any server: what the binary runs, without its listeners, `/health` and `/ready`.
 ///
 /// It connects to the workers that `config` and the routing headers name, and needs a tokio runtime with time and
-/// network when it is called. It is not drained by itself: drop it when its server is done.
+/// network when it is called. It is not drained by itself: drop it when its server is done. The key of `--auth-key-file`
+/// stays the one that was read with the settings; only a [`Sidecar`](crate::Sidecar) reads it again.
 ///
 /// ```
 /// use bytes::Bytes;

@@ -83,6 +83,7 @@ fn describe() {
         "disagg_id_mismatches_total",
         "Context replies that report another id than they were sent"
     );
+    describe_counter!("disagg_auth_key_reloads_total", "Times the signing key was read again, by result");
     describe_counter!("disagg_uncleaned_replies_total", "Generation replies too large to be cleaned");
     describe_histogram!("disagg_context_leg_seconds", Unit::Seconds, "Context legs, until the whole reply");
     describe_histogram!("disagg_generation_head_seconds", Unit::Seconds, "Generation legs, until the head");

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use common::{Answer, Ask, Client, End, PATIENCE, Raw, chat_body, completions_body, eventually};
+use common::{Answer, Ask, Client, End, KeyFile, PATIENCE, Raw, chat_body, completions_body, eventually};
 use serde_json::{Value, json};
 use trtllm_sim::{Config, Engine, Role, expected_answer};
 
@@ -59,6 +59,10 @@ impl Process {
     fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    }
+
+    fn logged(&self, text: &str) -> bool {
+        self.log.lock().unwrap().iter().any(|line| line.contains(text))
     }
 
     /// Waits for its end; returns how it ended and all that it logged.
@@ -170,6 +174,14 @@ async fn settings_that_are_wrong_stop_the_start() {
         file("bad.toml", "settle-timeout = \"soon\"\n"),
         file("broken.toml", "max-in-flight = = 3\n"),
     );
+    let key = |name: &str, key: &[u8]| {
+        let path = directory.join(name);
+        std::fs::write(&path, key).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (empty, encoding, large) =
+        (key("empty", b"\r\n"), key("encoding", b"SECRET\xff"), key("large", &[b'S'; (64 << 10) + 1]));
+    let key_in_file = file("key.toml", &format!("auth-key-file = {empty:?}\n"));
     let none: &[(&str, &str)] = &[];
     for (flags, environment, said) in [
         (&["--no-such-flag"][..], none, "--no-such-flag"),
@@ -190,12 +202,25 @@ async fn settings_that_are_wrong_stop_the_start() {
         (&["--config", &unknown], none, "max-in-flght"),
         (&["--config", &bad], none, "settle-timeout"),
         (&["--config", &broken], none, "broken.toml"),
+        (
+            &["--auth-key-file", "/no/such/key"],
+            none,
+            "'/no/such/key' for '--auth-key-file <FILE>': the file cannot be read",
+        ),
+        (&["--auth-key-file", "/tmp"], none, "'--auth-key-file <FILE>': it is not a regular file"),
+        (&["--auth-key-file", &empty], none, "'--auth-key-file <FILE>': the file is empty"),
+        (&["--auth-key-file", &encoding], none, "'--auth-key-file <FILE>': the file is not UTF-8"),
+        (&["--auth-key-file", &large], none, "'--auth-key-file <FILE>': the file is larger than 65536 bytes"),
+        (&[], &[("DISAGG_AUTH_KEY_FILE", "/no/such/key")], "'/no/such/key' for '--auth-key-file <FILE>'"),
+        (&["--config", &key_in_file], none, "'--auth-key-file <FILE>': the file is empty"),
     ] {
         let output =
             Command::new(BINARY).args(flags).env_clear().envs(environment.iter().copied()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{flags:?}: {text}");
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains(said), "{flags:?}: {text}");
+        assert!(!text.contains("SECRET") && !text.contains("SSS"), "{text}");
         assert!(output.stdout.is_empty());
     }
     std::fs::remove_dir_all(&directory).unwrap();
@@ -248,6 +273,97 @@ async fn flags_beat_the_environment_which_beats_the_file() {
 }
 
 #[tokio::test]
+async fn a_hang_up_reads_the_key_again() {
+    let key = KeyFile::new("old");
+    let (context, old) = engines().await;
+    old.set_auth_keys(["old"]);
+    let mut process = Process::start(&old, &[], &[("DISAGG_AUTH_KEY_FILE", &key.path())]).await;
+    let body = chat_body("signed", true);
+    let ask = Ask::of(&body).via(&context.hostport());
+    let exchange = async || Client::http1(process.data).await.send(&ask).await;
+    Answer::of(&exchange().await).is(&expected_answer(&body));
+    process.signal("HUP");
+    eventually("it is read", || process.logged("read again and is the same")).await;
+
+    // the worker is restarted with another key, and comes before the file
+    let port = old.addr().port();
+    old.shutdown().await;
+    let config = Config::new(Role::Generation).port(port).auth_key("new");
+    let new = Engine::start(config).await.unwrap();
+    let refused = exchange().await;
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    key.change("new");
+    process.signal("HUP");
+    eventually("it is read", || process.logged("another signing key")).await;
+    Answer::of(&exchange().await).is(&expected_answer(&body));
+    assert_eq!(new.state().generation_requests, 1);
+    process.signal("TERM");
+    let (status, log) = process.end().await;
+    assert_eq!(status.code(), Some(0), "{log}");
+}
+
+#[tokio::test]
+async fn a_hang_up_ends_nothing() {
+    let (context, generation) = engines().await;
+    let mut process = Process::start(&generation, &[], &[]).await;
+    let body = chat_body("goes on", true);
+    let hang = json!({"on": "generation", "token_gap_ms": 50});
+    let mut raw = Raw::asking(process.data, &Ask::of(&body).via(&context.hostport()).fault(&hang)).await;
+    raw.until(&trtllm_sim::token_text(expected_answer(&body).completion_token_ids[0])).await;
+    for number in 1..=3 {
+        process.signal("HUP");
+        let said =
+            || process.log.lock().unwrap().iter().filter(|line| line.contains("nothing to read")).count();
+        eventually("it is said", || said() == number).await;
+    }
+    Answer::of(&raw.reply().await).is(&expected_answer(&body));
+    assert_eq!(process.admin("/readyz").await.status, 200);
+    // nor does it count as the second signal of a drain
+    let mut raw = Raw::asking(process.data, &Ask::of(&body).via(&context.hostport()).fault(&hang)).await;
+    raw.until(&trtllm_sim::token_text(expected_answer(&body).completion_token_ids[0])).await;
+    process.signal("TERM");
+    eventually("it drains", || process.logged("draining")).await;
+    process.signal("HUP");
+    Answer::of(&raw.reply().await).is(&expected_answer(&body));
+    assert_eq!(process.end().await.0.code(), Some(0));
+}
+
+#[tokio::test]
+async fn it_outlives_the_place_where_it_logs() {
+    let (context, generation) = engines().await;
+    // a shell reads the first lines and goes, as a terminal would
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut child = Command::new(BINARY)
+        .args(["--listen", &port.to_string(), "--admin-listen", "127.0.0.1:0", "--log", "trace"])
+        .args(["--generation-url", &generation.url()])
+        .env_clear()
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    while !lines.next().unwrap().unwrap().contains("serving") {}
+    drop(lines);
+    let signal = |name: &str| {
+        let kill = format!("kill -{name} {}", child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    };
+    let body = chat_body("goes on", true);
+    for _ in 0..3 {
+        signal("HUP");
+        let ask = Ask::of(&body).via(&context.hostport());
+        Answer::of(&Client::http1(port).await.send(&ask).await).is(&expected_answer(&body));
+    }
+    signal("TERM");
+    let mut status = None;
+    eventually("the process ends", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    })
+    .await;
+    assert_eq!(status.unwrap().code(), Some(0));
+}
+
+#[tokio::test]
 async fn nothing_secret_is_logged_and_no_proxy_is_used() {
     let recorder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     recorder.set_nonblocking(true).unwrap();
@@ -259,9 +375,12 @@ async fn nothing_secret_is_logged_and_no_proxy_is_used() {
             .collect();
     for level in ["info", "trace"] {
         let (context, generation) = engines().await;
-        let mut process = Process::start(&generation, &["--log", level], &environment).await;
+        let key = KeyFile::new("SECRET-KEY");
+        let flags = ["--log", level, "--auth-key-file", &key.path()];
+        let mut process = Process::start(&generation, &flags, &environment).await;
         let body = chat_body("SECRET-PROMPT", true);
         let ask = Ask::of(&body).via(&context.hostport()).header("authorization", "Bearer SECRET-TOKEN");
+        let ask = ask.header("x-trtllm-disagg-auth", "SECRET-SIGNATURE");
         let mut replies = Vec::new();
         for ask in [
             ask.clone(),
@@ -296,11 +415,25 @@ async fn nothing_secret_is_logged_and_no_proxy_is_used() {
             })
             .collect();
         assert!(opaque.len() >= 4);
+        let signatures: Vec<String> = generation
+            .state()
+            .requests
+            .iter()
+            .filter_map(|seen| {
+                seen.header("x-trtllm-disagg-auth")?.strip_prefix("sha256=").map(str::to_owned)
+            })
+            .collect();
+        assert_eq!(signatures.len(), opaque.len());
+        for (key_now, said) in [(&b"SECRET-NEXT"[..], "another signing key"), (b"SECRET-\xff", "not UTF-8")] {
+            key.change(key_now);
+            process.signal("HUP");
+            eventually("it is read", || process.logged(said)).await;
+        }
         process.signal("TERM");
         let (_, log) = process.end().await;
         assert!(log.contains("\"serving\""));
         assert!(!log.contains("panicked"), "{log}");
-        for secret in ["SECRET", "Bearer"].into_iter().map(str::to_owned).chain(opaque) {
+        for secret in ["SECRET", "Bearer"].into_iter().map(str::to_owned).chain(opaque).chain(signatures) {
             assert!(!log.contains(&secret), "{level}: {secret} in the log: {log}");
         }
     }

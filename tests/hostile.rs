@@ -5,14 +5,13 @@
 mod common;
 
 use std::{
-    io::{self, Write},
     net::SocketAddr,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use common::{
-    Answer, Ask, Client, End, Leave, Leaver, Metrics, PATIENCE, Raw, Reply, SOON, World, chat_body,
+    Answer, Ask, Client, End, Leave, Leaver, Log, Metrics, PATIENCE, Raw, Reply, SOON, World, chat_body,
     completions_body, eventually, within,
 };
 use disagg_sidecar::{Config, Outcome};
@@ -641,34 +640,6 @@ async fn a_whole_reply_that_finds_no_room_shows_no_internal_state() {
 
 // === logs ===
 
-/// Log lines of this thread, where the sidecar of a test runs.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    fn start(&self) -> tracing::subscriber::DefaultGuard {
-        let log = self.clone();
-        // the libraries below are kept to warnings by the binary as well
-        let filter = "trace,h2=warn,hyper=warn,hyper_util=warn,tower=warn";
-        let subscriber = tracing_subscriber::fmt()
-            .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
-            .with_ansi(false)
-            .with_writer(move || log.clone());
-        tracing::subscriber::set_default(subscriber.finish())
-    }
-}
-
 #[tokio::test]
 async fn a_refusal_that_quotes_the_prompt_reaches_the_client_and_no_log() {
     const PROMPT: &str = "what only the client may know";
@@ -693,7 +664,7 @@ async fn a_refusal_that_quotes_the_prompt_reaches_the_client_and_no_log() {
             }
         }
     }
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = log.text();
     assert!(log.lines().filter(|line| line.contains("tower_disagg")).count() > quoting.len(), "{log}");
     assert!(!log.contains(PROMPT), "{log}");
     world.finish_with_orphans().await;

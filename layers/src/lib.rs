@@ -119,6 +119,7 @@
 //!
 //! | feature | |
 //! |---|---|
+//! | `hmac` | sign generation requests with a key: `trtllm::SigningKey`, `generation::SharedKey` |
 //! | `tower` | recognise the errors of `tower`'s timeout and load-shed layers |
 //! | `test-util` | `test_util`: leg doubles, scripted bodies, readiness probes |
 //!

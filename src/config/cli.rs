@@ -1,11 +1,15 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{ArgAction, Parser, ValueEnum};
+use clap::{
+    ArgAction, Parser, ValueEnum,
+    builder::{PathBufValueParser, TypedValueParser},
+};
 
 use super::{
     allow::AllowEntry,
     value::{EngineVersion, GenerationUrl, LogFilter, bytes, duration, positive_duration},
 };
+use crate::auth::AuthKeyFile;
 
 /// Runs the context/generation handoff of TensorRT-LLM engines beside a generation worker.
 ///
@@ -50,7 +54,19 @@ pub struct Config {
     #[arg(action = ArgAction::Append, value_delimiter = ',')]
     pub allow_context: Vec<AllowEntry>,
 
+    /// File with the workers' internal_request_auth_key: generation requests are signed with it
+    ///
+    /// All of it is the key (UTF-8, at most 64 KiB), save one line end at the end. It is read again on SIGHUP and when it
+    /// changes, which is noticed within seconds; a file that cannot be used any more leaves the last key in use. Unset:
+    /// requests are not signed.
+    #[arg(long, value_name = "FILE", env = "DISAGG_AUTH_KEY_FILE", help_heading = WORKERS)]
+    #[arg(value_parser = PathBufValueParser::new().try_map(AuthKeyFile::read))]
+    pub auth_key_file: Option<AuthKeyFile>,
+
     /// Requests without a routing header: "guarded" refuses handoff fields in POST bodies, "off" answers 404
+    ///
+    /// "verbatim" looks at no body: clients can then send the worker handoff fields of their own, which it obeys. Use it
+    /// only where none but trusted clients reach the data port, and give the worker an internal_request_auth_key.
     #[arg(long, value_name = "MODE", env = "DISAGG_PASSTHROUGH", help_heading = WORKERS)]
     #[arg(value_enum, default_value = "guarded")]
     pub passthrough: Passthrough,

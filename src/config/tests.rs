@@ -44,6 +44,7 @@ fn the_interface_is_the_documented_one() {
     let expected = [
         ("admin-listen", Some("0.0.0.0:9090")),
         ("allow-context", None),
+        ("auth-key-file", None),
         ("config", None),
         ("connect-timeout", Some("5s")),
         ("context-retries", Some("1")),
@@ -141,7 +142,11 @@ fn bad_settings_are_refused_by_name() {
     #[rustfmt::skip]
     let cases: &[(&[&str], &str)] = &[
         (&["--no-such-flag"], "--no-such-flag"),
-        (&["--auth-key-file", "/x"], "--auth-key-file"),
+        (&["--auth-key-file", "/no/such/key"], "--auth-key-file"),
+        (&["--auth-key-file", "/no/such/key"], "/no/such/key"),
+        (&["--auth-key-file", "/"], "not a regular file"),
+        (&["--auth-key-file", "/dev/null"], "not a regular file"),
+        (&["--auth-key-file", ""], "--auth-key-file"),
         (&["positional"], "positional"),
         (&["--context-timeout", "soon"], "--context-timeout"),
         (&["--context-timeout", "0s"], "--context-timeout"),
@@ -200,6 +205,7 @@ fn bad_files_are_refused_by_name() {
         ("allow-context = \"\"", "allow-context"),
         ("node-id = 1", "--process-id"),
         ("node-id =", "TOML"),
+        ("auth-key-file = \"/no/such/key\"", "--auth-key-file"),
     ];
     for (text, name) in cases {
         let file = TempFile::new(text);
@@ -232,6 +238,34 @@ fn values() {
         ["off", "Debug", "info,disagg_sidecar=debug", "tower_disagg=trace", "[settle]=debug", "warn,"]
     {
         assert_eq!(parse(["--log", filter]).unwrap().log.as_str(), filter);
+    }
+}
+
+#[test]
+fn key_files() {
+    assert!(parse([]).unwrap().auth_key_file.is_none());
+    let key = TempFile::new("CANARY\n");
+    let file = TempFile::new(&format!("auth-key-file = {:?}", key.path()));
+    for flags in [["--auth-key-file", key.path()], ["--config", file.path()]] {
+        let config = parse(flags).unwrap();
+        assert_eq!(config.auth_key_file.as_ref().unwrap().path().to_str(), Some(key.path()));
+        assert!(!format!("{config:?}").contains("CANARY"));
+    }
+    let bad = TempFile::new("CANARY");
+    for (content, why) in
+        [(&b"CANARY\xff"[..], "UTF-8"), (&[b'C'; (64 << 10) + 1], "larger"), (b"\n", "empty")]
+    {
+        std::fs::write(&bad.0, content).unwrap();
+        let file = TempFile::new(&format!("auth-key-file = {:?}", bad.path()));
+        for flags in [["--auth-key-file", bad.path()], ["--config", file.path()]] {
+            let error = parse(flags).unwrap_err();
+            assert_eq!(error.0.exit_code(), 2);
+            let text = error.to_string();
+            for said in ["--auth-key-file", bad.path(), why] {
+                assert!(text.contains(said), "{said}: {text}");
+            }
+            assert!(!text.contains("CC") && !text.contains("CANARY"), "{text}");
+        }
     }
 }
 

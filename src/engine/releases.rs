@@ -19,6 +19,7 @@ pub(crate) struct Releases(Arc<State>);
 #[derive(Debug)]
 struct State {
     pinned: Option<Engine>,
+    signing: bool,
     local: Mutex<Local>,
     stale: Notify,
     contexts: Mutex<HashMap<Box<str>, Arc<Context>>>,
@@ -50,10 +51,16 @@ const SHORT: Duration = Duration::from_secs(60);
 const MOST: usize = 1024;
 
 impl Releases {
-    /// Nothing is known yet, or `pinned` holds for all workers.
-    pub(crate) fn new(pinned: Option<Engine>) -> Self {
+    /// Nothing is known yet, or `pinned` holds for all workers. `signing`: generation requests are signed, which the local
+    /// worker should look at.
+    pub(crate) fn new(pinned: Option<Engine>, signing: bool) -> Self {
+        if let Some(engine) = pinned.as_ref().filter(|engine| signing && !engine.schema().checks_signatures())
+        {
+            warn_unchecked(engine);
+        }
         Self(Arc::new(State {
             pinned,
+            signing,
             local: Mutex::default(),
             stale: Notify::new(),
             contexts: Mutex::default(),
@@ -94,6 +101,9 @@ impl Releases {
             tracing::warn!(release = %engine, "the generation worker is newer than any release known here");
         } else {
             tracing::info!(release = %engine, "the generation worker answers");
+        }
+        if self.0.signing && engine.is_supported() && !engine.schema().checks_signatures() {
+            warn_unchecked(&engine);
         }
         local.engine = Some(engine);
     }
@@ -149,6 +159,15 @@ impl Releases {
     pub(super) fn remembered(&self) -> usize {
         lock(&self.0.contexts).len()
     }
+}
+
+/// Said once of each release: the header does no harm where nobody looks at it, but keeps nobody out.
+fn warn_unchecked(engine: &Engine) {
+    tracing::warn!(
+        release = %engine,
+        "requests are signed, but the generation worker's release does not check signatures: whoever can reach it can \
+         send it handoffs"
+    );
 }
 
 /// Drops what has run out, and if there is nothing of that kind, what will run out first.

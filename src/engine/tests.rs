@@ -102,7 +102,7 @@ where
 
 #[tokio::test(start_paused = true)]
 async fn a_context_worker_is_asked_once_an_hour() {
-    let (workers, releases) = (Workers::default(), Releases::new(None));
+    let (workers, releases) = (Workers::default(), Releases::new(None, false));
     workers.say("c:1", RC24);
     let (leg, calls) = leg(None);
     let gate = ContextGateLayer::new(releases.clone(), workers.probe()).layer(leg);
@@ -138,7 +138,7 @@ async fn what_context_workers_may_say() {
         (Said::Fails(Connect), Err(Connect), true),
         (Said::Fails(Lost), Err(Lost), true),
     ] {
-        let (workers, releases) = (Workers::default(), Releases::new(None));
+        let (workers, releases) = (Workers::default(), Releases::new(None, false));
         workers.say("c:1", said);
         let (leg, calls) = leg(None);
         let gate = ContextGateLayer::new(releases, workers.probe()).layer(leg);
@@ -159,7 +159,7 @@ async fn a_failed_connection_makes_it_unknown_again() {
         (LegErrorKind::Interrupted, false),
         (LegErrorKind::Timeout, false),
     ] {
-        let (workers, releases) = (Workers::default(), Releases::new(None));
+        let (workers, releases) = (Workers::default(), Releases::new(None, false));
         workers.say("c:1", RC24);
         let gate = ContextGateLayer::new(releases.clone(), workers.probe()).layer(leg(Some(kind)).0);
         assert_eq!(call(&gate, "c:1").await, Err(kind));
@@ -169,7 +169,7 @@ async fn a_failed_connection_makes_it_unknown_again() {
 
 #[tokio::test]
 async fn one_asks_for_all() {
-    let (workers, releases) = (Workers::default(), Releases::new(None));
+    let (workers, releases) = (Workers::default(), Releases::new(None, false));
     workers.say("c:1", RC24);
     let gate = ContextGateLayer::new(releases, workers.probe()).layer(leg(None).0);
     let (a, b, c) = tokio::join!(call(&gate, "c:1"), call(&gate, "c:1"), call(&gate, "c:1"));
@@ -184,7 +184,7 @@ async fn one_asks_for_all() {
 
 #[tokio::test]
 async fn whoever_asks_may_leave() {
-    let (workers, releases) = (Workers::default(), Releases::new(None));
+    let (workers, releases) = (Workers::default(), Releases::new(None, false));
     workers.say("c:1", RC24);
     let gate = ContextGateLayer::new(releases, workers.probe()).layer(leg(None).0);
     {
@@ -205,7 +205,7 @@ async fn tokio_test_poll<F: Future>(mut future: std::pin::Pin<&mut F>) {
 
 #[tokio::test(start_paused = true)]
 async fn the_number_of_context_workers_remembered_is_bounded() {
-    let (workers, releases) = (Workers::default(), Releases::new(None));
+    let (workers, releases) = (Workers::default(), Releases::new(None, false));
     let gate = ContextGateLayer::new(releases.clone(), workers.probe()).layer(leg(None).0);
     for port in 1..=1100 {
         let authority = format!("c:{port}");
@@ -220,7 +220,7 @@ async fn the_number_of_context_workers_remembered_is_bounded() {
 
 #[tokio::test]
 async fn a_pinned_release_asks_nobody() {
-    let (workers, releases) = (Workers::default(), Releases::new(Some(release("1.3.0rc20"))));
+    let (workers, releases) = (Workers::default(), Releases::new(Some(release("1.3.0rc20")), false));
     let gate = ContextGateLayer::new(releases.clone(), workers.probe()).layer(leg(None).0);
     call(&gate, "c:1").await.unwrap();
     let gate = generation_gate(&releases, &workers).layer(leg(None).0);
@@ -248,7 +248,7 @@ async fn what_the_generation_worker_may_say() {
         (Said::Fails(LegErrorKind::Connect), Some((503, "generation_unreachable")), false),
         (Said::Fails(LegErrorKind::Lost), Some((503, "generation_unreachable")), false),
     ] {
-        let (workers, releases) = (Workers::default(), Releases::new(None));
+        let (workers, releases) = (Workers::default(), Releases::new(None, false));
         workers.say("g:1", said);
         let (leg, calls) = leg(None);
         let gate = generation_gate(&releases, &workers).layer(leg);
@@ -268,7 +268,7 @@ async fn what_the_generation_worker_may_say() {
 
 #[tokio::test]
 async fn a_doubted_generation_worker_is_asked_again() {
-    let (workers, releases) = (Workers::default(), Releases::new(None));
+    let (workers, releases) = (Workers::default(), Releases::new(None, false));
     workers.say("g:1", RC24);
     let gate = generation_gate(&releases, &workers).layer(leg(None).0);
     call(&gate, "x:1").await.unwrap();
@@ -286,7 +286,7 @@ async fn a_doubted_generation_worker_is_asked_again() {
 
 #[tokio::test(start_paused = true)]
 async fn it_is_asked_until_it_answers_and_again_when_in_doubt() {
-    let (workers, releases) = (Workers::default(), Releases::new(None));
+    let (workers, releases) = (Workers::default(), Releases::new(None, false));
     let task = tokio::spawn(watch(generation_gate(&releases, &workers)));
     tokio::time::sleep(Duration::from_secs(60)).await;
     let asked = workers.asked();
@@ -305,7 +305,7 @@ async fn it_is_asked_until_it_answers_and_again_when_in_doubt() {
 
 #[tokio::test(start_paused = true)]
 async fn it_is_asked_again_from_time_to_time() {
-    let (workers, releases) = (Workers::default(), Releases::new(None));
+    let (workers, releases) = (Workers::default(), Releases::new(None, false));
     workers.say("g:1", RC24);
     let task = tokio::spawn(watch(generation_gate(&releases, &workers)));
     tokio::time::sleep(Duration::from_secs(3600)).await;
@@ -329,7 +329,7 @@ async fn it_is_asked_again_from_time_to_time() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_watch_what_it_said_runs_out() {
-    let (workers, releases) = (Workers::default(), Releases::new(None));
+    let (workers, releases) = (Workers::default(), Releases::new(None, false));
     workers.say("g:1", RC24);
     let gate = generation_gate(&releases, &workers).layer(leg(None).0);
     for (after, questions) in [(0, 1), (3599, 0), (1, 1)] {

@@ -14,8 +14,10 @@ use super::{
     admin::Admin,
     drain::drain,
     front::Front,
+    signal::Asked,
 };
 use crate::{
+    auth::{self, Reload},
     config::{Config, EngineVersion},
     engine,
     stack::Assembly,
@@ -50,31 +52,45 @@ pub struct Sidecar {
     data: (TcpListener, SocketAddr),
     admin: (TcpListener, SocketAddr),
     phases: Phases,
+    reload: Reload,
 }
 
 /// Ends a [`Sidecar`] from elsewhere. Clones end the same one.
 #[derive(Debug, Clone)]
-pub struct Handle(Phases);
+pub struct Handle {
+    phases: Phases,
+    reload: Reload,
+}
 
 impl Handle {
     /// Withdraws readiness, serves on for the grace time, finishes what runs, and ends. As SIGTERM does.
     pub fn drain(&self) {
-        self.0.advance(Phase::Leaving);
+        self.phases.advance(Phase::Leaving);
     }
 
     /// Ends at once. What runs ends visibly incomplete. As a second SIGTERM does.
     pub fn cut(&self) {
-        self.0.advance(Phase::Hurrying);
+        self.phases.advance(Phase::Hurrying);
     }
 
-    /// Drains at the first signal and cuts at the second. Never ends.
+    /// Reads `--auth-key-file` again, without waiting for that. As SIGHUP does.
+    pub fn reload(&self) {
+        self.reload.ask();
+    }
+
+    /// Drains at the first SIGTERM or SIGINT and cuts at the second; reads again at each SIGHUP. Never ends.
     pub async fn obey(self, mut signals: Signals) -> Infallible {
-        signals.next().await;
-        tracing::info!("draining; a second signal cuts what still runs");
-        self.drain();
+        let mut draining = false;
         loop {
-            signals.next().await;
-            self.cut();
+            match signals.next().await {
+                Asked::Reload => self.reload(),
+                Asked::End if draining => self.cut(),
+                Asked::End => {
+                    tracing::info!("draining; a second signal cuts what still runs");
+                    self.drain();
+                    draining = true;
+                }
+            }
         }
     }
 }
@@ -115,7 +131,7 @@ impl Sidecar {
         let data = open("--listen", config.listen).await?;
         let admin = open("--admin-listen", config.admin_listen).await?;
         telemetry::metrics();
-        Ok(Self { config, data, admin, phases: Phases::new() })
+        Ok(Self { config, data, admin, phases: Phases::new(), reload: Reload::default() })
     }
 
     /// Where requests are served.
@@ -130,12 +146,12 @@ impl Sidecar {
 
     /// For ending it.
     pub fn handle(&self) -> Handle {
-        Handle(self.phases.clone())
+        Handle { phases: self.phases.clone(), reload: self.reload.clone() }
     }
 
     /// Serves until it is drained or cut. Dropping the future ends everything at once.
     pub async fn run(self) -> Outcome {
-        let Self { config, data, admin, phases } = self;
+        let Self { config, data, admin, phases, reload } = self;
         let (grace, most) = (config.drain_grace, config.drain_timeout);
         let unread = config.generation_idle_timeout;
         let origin = config.generation_url.uri().clone();
@@ -150,8 +166,13 @@ impl Sidecar {
         if config.allow_context.is_empty() {
             tracing::warn!("no --allow-context: a request can name any address as its context worker");
         }
+        let key_file = config.auth_key_file.as_ref().map(|file| file.path().to_owned());
         let assembly = Assembly::new(config, phases.clone());
         let mut tasks = JoinSet::new();
+        match (key_file, assembly.signing_key()) {
+            (Some(path), Some(key)) => tasks.spawn(auth::watch(path, key, reload)),
+            _ => tasks.spawn(auth::nothing(reload)),
+        };
         tasks.spawn(telemetry::upkeep());
         if asks {
             tasks.spawn(engine::watch(assembly.generation_gate()));

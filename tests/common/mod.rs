@@ -6,7 +6,9 @@
 mod answer;
 mod ask;
 mod hyper_client;
+mod key_file;
 mod leaver;
+mod log;
 mod metrics;
 mod raw;
 mod reply;
@@ -17,7 +19,9 @@ pub use self::{
     answer::Answer,
     ask::{Ask, chat_body, completions_body, members},
     hyper_client::Client,
+    key_file::KeyFile,
     leaver::{Leave, Leaver},
+    log::Log,
     metrics::Metrics,
     raw::Raw,
     reply::{End, Reply},

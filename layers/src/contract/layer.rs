@@ -69,6 +69,14 @@ impl<P> ContractLayer<P> {
 
     /// Whether the body of a POST without a routing header is read and checked for members that only the serving side
     /// may set, before it goes on unchanged. On unless turned off: a worker obeys such members from anybody.
+    ///
+    /// Turned off, a client can hand the worker a state of its own, have it connect to an address, or join somebody
+    /// else's transfer by its number. A key on the worker (`internal_request_auth_key`, contract, section 8) keeps out
+    /// such generation requests, but neither context requests nor the other members meant for the serving side, so turn
+    /// it off only where all clients that get here are trusted.
+    ///
+    /// Requests with a routing header are checked all the same, and headers that only the serving side may set are
+    /// dropped either way.
     pub fn guard(self, guard: bool) -> Self {
         self.with(|rules| rules.guard = guard)
     }

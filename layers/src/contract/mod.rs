@@ -38,7 +38,9 @@
 //! The head is judged first (contract, section 1): the routing header `x-prefiller-host-port` has to be exactly one
 //! `host:port`, the endpoint has to be allowed, method and path have to be ones that can be handed off. Only then is
 //! the body read, to its end and up to a cap, and judged (sections 2 to 4, and
-//! [`ClientRequest::parse`](crate::trtllm::ClientRequest::parse)). The routing header is removed.
+//! [`ClientRequest::parse`](crate::trtllm::ClientRequest::parse)). The routing header is removed. From requests that pass
+//! through, too, the headers are removed that only the serving side may set (section 8), and their bodies are checked for
+//! such members, see [`guard`](ContractLayer::guard).
 //!
 //! # Ordering
 //!

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     error::BoxError,
     handoff::{Handoff, Validated},
+    leg::headers::strip_serving_side,
 };
 
 /// The service of [`ContractLayer`](super::ContractLayer).
@@ -62,6 +63,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
+        strip_serving_side(&mut parts.headers);
         match decide::route(&parts, &self.rules) {
             Err(error) => ContractFuture::failed(error),
             Ok(Route::Handoff(endpoint, context)) => {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use http::Uri;
 use tower_layer::Layer;
 
-use super::{Engines, Generation};
+use super::{Engines, Generation, Signer};
 use crate::{buffer::BufferBudget, trtllm::Engine};
 
 /// Runs the generation leg and relays its reply. See the [module](super).
@@ -19,6 +19,7 @@ pub(super) struct Config {
     pub(super) origin: Option<Uri>,
     pub(super) max_whole: u64,
     pub(super) budget: BufferBudget,
+    pub(super) signer: Option<Arc<dyn Signer>>,
 }
 
 impl GenerationLayer {
@@ -32,6 +33,7 @@ impl GenerationLayer {
             origin: None,
             max_whole: Self::DEFAULT_MAX_WHOLE,
             budget: BufferBudget::unlimited(),
+            signer: None,
         };
         Self { config: Arc::new(config) }
     }
@@ -58,6 +60,13 @@ impl GenerationLayer {
         self.with(|config| config.budget = budget)
     }
 
+    /// Signs each request by `signer`, such as a `SigningKey` (feature `hmac`); what a client sent in place of a signature
+    /// is dropped in any case. Without it requests are not signed, which is right for workers that have no
+    /// `internal_request_auth_key` (contract, section 8).
+    pub fn sign(self, signer: impl Signer + 'static) -> Self {
+        self.with(|config| config.signer = Some(Arc::new(signer)))
+    }
+
     fn with(mut self, change: impl FnOnce(&mut Config)) -> Self {
         change(Arc::make_mut(&mut self.config));
         self
@@ -72,11 +81,12 @@ impl Default for GenerationLayer {
 
 impl std::fmt::Debug for GenerationLayer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Config { origin, max_whole, budget, .. } = &*self.config;
+        let Config { origin, max_whole, budget, signer, .. } = &*self.config;
         f.debug_struct("GenerationLayer")
             .field("origin", origin)
             .field("max_whole", max_whole)
             .field("budget", budget)
+            .field("signs", &signer.is_some())
             .finish_non_exhaustive()
     }
 }

@@ -25,6 +25,8 @@
 //! # let _ = layer;
 //! ```
 //!
+//! Where workers have a key, requests are signed: see [`sign`](GenerationLayer::sign) and [`Signer`].
+//!
 //! | | type |
 //! |---|---|
 //! | request in | `http::Request<Handoff<Open>>` |
@@ -77,10 +79,14 @@ mod future;
 mod layer;
 mod request;
 mod service;
+mod sign;
 mod watch;
 
+#[cfg(feature = "hmac")]
+pub use self::sign::SharedKey;
 pub use self::{
     body::RelayBody, engines::Engines, future::GenerationFuture, layer::GenerationLayer, service::Generation,
+    sign::Signer,
 };
 
 #[cfg(test)]

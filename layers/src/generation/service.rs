@@ -9,7 +9,7 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use super::{GenerationFuture, GenerationLayer, RelayBody, layer::Config, request::leg_request};
+use super::{GenerationFuture, GenerationLayer, RelayBody, layer::Config, request::leg_request, sign::sign};
 use crate::{
     error::BoxError,
     handoff::{Handoff, Open},
@@ -70,7 +70,10 @@ where
             );
             metrics::counter!("disagg_id_mismatches_total").increment(1);
         }
-        let request = leg_request(parts, &handoff, &shape, self.config.origin.as_ref());
+        let mut request = leg_request(parts, &handoff, &shape, self.config.origin.as_ref());
+        if let Some(signer) = &self.config.signer {
+            sign(request.headers_mut(), &**signer, handoff.reply(), &shape);
+        }
         let ticket = handoff.ticket().clone();
         let reply = handoff.reply().clone();
         GenerationFuture::new(self.inner.call(request), reply, ticket, self.config.clone())

@@ -13,6 +13,7 @@ use crate::{
 mod leaving;
 mod refusals;
 mod request;
+mod sign;
 mod stream;
 mod watch;
 mod whole;

@@ -11,7 +11,7 @@ use http::{
     },
 };
 
-use crate::trtllm::ROUTING_HEADER;
+use crate::trtllm::{ROUTING_HEADER, SIGNATURE_HEADER};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -35,9 +35,9 @@ const HOP_BY_HOP: [HeaderName; 10] = [
 /// section 7.6.1). Without them a worker reads another body than the one that was checked.
 const DESCRIBE_THE_BODY: [HeaderName; 2] = [CONTENT_TYPE, CONTENT_ENCODING];
 
-/// Headers that the sidecar alone may put on a request to a worker (contract, section 8).
+/// Headers that the serving side alone may put on a request to a worker (contract, section 8).
 const SERVING_SIDE_ONLY: [HeaderName; 3] = [
-    HeaderName::from_static("x-trtllm-disagg-auth"),
+    SIGNATURE_HEADER,
     HeaderName::from_static("x-trtllm-subagent-affinity-id"),
     HeaderName::from_static("x-trtllm-subagent-affinity-auth"),
 ];
@@ -45,7 +45,16 @@ const SERVING_SIDE_ONLY: [HeaderName; 3] = [
 /// Removes from a client's request what must not reach a worker.
 pub fn strip_request(headers: &mut HeaderMap) {
     strip_hop_by_hop(headers);
-    for name in [&ROUTING_HEADER, &HOST, &CONTENT_LENGTH, &EXPECT].into_iter().chain(&SERVING_SIDE_ONLY) {
+    strip_serving_side(headers);
+    for name in [&ROUTING_HEADER, &HOST, &CONTENT_LENGTH, &EXPECT] {
+        headers.remove(name);
+    }
+}
+
+/// Removes from a client's request what only the serving side may say: signatures, and what they vouch for.
+/// [`strip_request`] does so, too.
+pub fn strip_serving_side(headers: &mut HeaderMap) {
+    for name in &SERVING_SIDE_ONLY {
         headers.remove(name);
     }
 }

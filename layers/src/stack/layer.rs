@@ -9,7 +9,7 @@ use crate::{
     cancel::{Cancel, CancelBody, CancelLayer, InFlight, OnRelease},
     context::{Context, ContextLayer},
     contract::{Contract, ContractBody, ContractLayer},
-    generation::{Engines, Generation, GenerationLayer, RelayBody},
+    generation::{Engines, Generation, GenerationLayer, RelayBody, Signer},
     mint::{Mint, MintLayer, RandomIds},
     settle::Settler,
     terminal::{Terminal, TerminalBody, TerminalLayer},
@@ -104,6 +104,12 @@ impl<L, M> HandoffLayer<L, M> {
     /// Shapes requests for the releases that `engines` knows; see [`GenerationLayer::engines`].
     pub fn engines(mut self, engines: impl Engines + 'static) -> Self {
         self.generation = self.generation.engines(engines);
+        self
+    }
+
+    /// Signs generation requests by `signer`, and no others; see [`GenerationLayer::sign`].
+    pub fn sign(mut self, signer: impl Signer + 'static) -> Self {
+        self.generation = self.generation.sign(signer);
         self
     }
 

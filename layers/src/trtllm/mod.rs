@@ -10,6 +10,7 @@
 //! | the context request | `context.rs` |
 //! | the context reply: `finish_reason`, choices, a complete handoff | `reply.rs`, `token_ids.rs` |
 //! | the generation request | `generation.rs`, `params.rs`, `usage.rs` |
+//! | what is signed of it, and with what | `signature.rs`, `signing_key.rs` |
 //! | the answer when the context step was all | `terminal.rs` and `terminal/` |
 //! | what a client must not see | `clean.rs`, `strip.rs`, `leak.rs`, `worker_error.rs` |
 
@@ -38,6 +39,9 @@ mod reply;
 mod reply_error;
 mod schema;
 mod shape;
+mod signature;
+#[cfg(feature = "hmac")]
+mod signing_key;
 mod strip;
 mod terminal;
 mod token_ids;
@@ -45,6 +49,9 @@ mod usage;
 mod version;
 mod worker_error;
 
+pub(crate) use self::signature::signature_value;
+#[cfg(feature = "hmac")]
+pub use self::signing_key::{EmptyKey, SigningKey};
 pub use self::{
     clean::clean_generation_reply,
     context::context_body,
@@ -54,6 +61,7 @@ pub use self::{
     reply_error::{ReplyError, ReplyErrorKind},
     schema::{IdLayout, Knowledge, Schema},
     shape::Shape,
+    signature::{SIGNATURE_HEADER, SignedMessage},
     terminal::{terminal_stream, terminal_whole},
     version::{Engine, Release, SUPPORTED},
     worker_error::{MAX_MESSAGE, worker_message},

@@ -19,8 +19,7 @@ pub(super) fn generation_params(reply: &ContextReply, id: GenerationId, shape: S
     out.text.push_str(r#"{"request_type":"generation_only","disagg_request_id":"#);
     out.text.push_str(&id.to_string());
     out.text.push_str(r#","schedule_style":0"#);
-    let relayed = reply.params().into_iter().flat_map(|params| params.members());
-    for (key, value) in relayed.filter(|(key, value)| is_relayed(key, value, shape)) {
+    for (key, value) in relayed(reply, shape) {
         out.member(key, value);
     }
     if shape.ctx_usage()
@@ -31,6 +30,13 @@ pub(super) fn generation_params(reply: &ContextReply, id: GenerationId, shape: S
     }
     out.text.push('}');
     out.finish()
+}
+
+/// The members that are sent as the reply has them; what is signed is taken from here too. No key comes twice: a reply
+/// that repeats one is not usable.
+pub(super) fn relayed(reply: &ContextReply, shape: Shape) -> impl Iterator<Item = (&str, Value)> {
+    let members = reply.params().into_iter().flat_map(|params| params.members());
+    members.filter(move |(key, value)| is_relayed(key, value, shape))
 }
 
 fn is_relayed(key: &str, value: &Value, shape: Shape) -> bool {

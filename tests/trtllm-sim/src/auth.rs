@@ -25,18 +25,28 @@ fn signature(key: &str, params: &Value) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A JSON string with everything but ASCII escaped.
+/// A JSON string as the worker's language writes it: everything but printable
+/// ASCII is escaped, DEL included.
 fn ascii(text: &str) -> String {
-    let mut out = String::new();
-    for c in crate::json::quote(text).chars() {
-        if c.is_ascii() {
-            out.push(c);
-        } else {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                out.push_str(&format!("\\u{unit:04x}"));
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\u{8}' => out.push_str("\\b"),
+            '\t' => out.push_str("\\t"),
+            '\n' => out.push_str("\\n"),
+            '\u{c}' => out.push_str("\\f"),
+            '\r' => out.push_str("\\r"),
+            ' '..='~' => out.push(c),
+            _ => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    out.push_str(&format!("\\u{unit:04x}"));
+                }
             }
         }
     }
+    out.push('"');
     out
 }
 
@@ -120,9 +130,20 @@ mod tests {
             ("encoded_opaque_state", Value::str("AAEC")),
         ]);
         let state_only = Value::obj([("encoded_opaque_state", Value::str("AAEC"))]);
+        // as Python signs them
+        let controls = Value::obj([
+            ("ctx_info_endpoint", Value::str("\u{8}\u{c}\n\r\t")),
+            ("encoded_opaque_state", Value::str("\u{8}\u{c}\n\r\t\0\u{1f}\u{b}")),
+        ]);
+        let others = Value::obj([
+            ("ctx_info_endpoint", Value::str("\u{7f}\u{80}\u{e9}\u{2028}\u{ffff}")),
+            ("encoded_opaque_state", Value::str("\u{7f}\u{80}\u{e9}\u{2028}\u{ffff}")),
+        ]);
         for (params, hex) in [
             (both, "c8630ed264cc1f1ddcb2b4506fdf769b993c9b69b5b9f761dfb7c36c39d2957c"),
             (state_only, "18d30bfdf728ae223c066a9c2c66f16e9cc45d365ee1cc8fbdb00c91b60c1a8e"),
+            (controls, "9653bfd9d22b620abbaf813f3d0a3aa77a25ca9ec81f7796e01a3b2f600276d3"),
+            (others, "62b6f1a4c5a3f91b76473ac0bdb0c6c047cacd772de8a1f18b4468a6d3211759"),
         ] {
             assert_eq!(signature("secret", &params), hex);
             assert!(valid("secret", &params, Some(&format!("sha256={hex}"))));

@@ -76,6 +76,14 @@ impl Engine {
         self.shared.faults().clear();
     }
 
+    /// From now on generation requests must be signed with one of these keys;
+    /// with none of them, every signature is accepted. A real engine has one
+    /// key until it is restarted; more than one make a restart under load
+    /// something that a test can follow.
+    pub fn set_auth_keys<K: Into<String>>(&self, keys: impl IntoIterator<Item = K>) {
+        self.shared.auth_keys().0 = keys.into_iter().map(Into::into).collect();
+    }
+
     /// Forgets the requests and refusals seen so far; counts stay.
     pub fn forget(&self) {
         self.shared.forget();

@@ -18,7 +18,18 @@ pub(crate) struct Shared {
     pub(crate) counts: Counts,
     kv: Mutex<Store>,
     faults: Mutex<Faults>,
+    auth_keys: Mutex<AuthKeys>,
     log: Mutex<Log>,
+}
+
+/// Any of these keys will do; none at all and nothing is asked for.
+#[derive(Debug, Default)]
+pub(crate) struct AuthKeys(pub(crate) Vec<String>);
+
+impl AuthKeys {
+    pub(crate) fn accept(&self, valid: impl FnMut(&String) -> bool) -> bool {
+        self.0.is_empty() || self.0.iter().any(valid)
+    }
 }
 
 /// The requests seen and refused, bounded.
@@ -40,7 +51,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     pub(crate) fn new(config: Config, generation: Generation, endpoint: String) -> Self {
+        let auth_keys = AuthKeys(config.auth_key.iter().cloned().collect());
         Self {
+            auth_keys: Mutex::new(auth_keys),
             config,
             generation,
             endpoint,
@@ -53,6 +66,10 @@ impl Shared {
 
     pub(crate) fn kv(&self) -> MutexGuard<'_, Store> {
         locked(&self.kv)
+    }
+
+    pub(crate) fn auth_keys(&self) -> MutexGuard<'_, AuthKeys> {
+        locked(&self.auth_keys)
     }
 
     pub(crate) fn faults(&self) -> MutexGuard<'_, Faults> {

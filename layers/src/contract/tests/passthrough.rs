@@ -128,6 +128,27 @@ fn the_head_passes_unchanged() {
 }
 
 #[test]
+fn what_only_the_serving_side_may_say_is_dropped_from_the_head() {
+    for guard in [true, false] {
+        for method in [Method::POST, Method::GET] {
+            let headers = [
+                ("x-trtllm-disagg-auth", "sha256=0"),
+                ("x-custom", "1"),
+                ("x-trtllm-disagg-auth", "sha256=1"),
+                ("x-trtllm-subagent-affinity-id", "a"),
+                ("x-trtllm-subagent-affinity-auth", "b"),
+            ];
+            let mut rig = rig_of(|layer| layer.guard(guard));
+            let mut call = rig.call(request(method, "/v1/anything", &headers, whole("{}")));
+            assert_pending!(call.poll());
+            let seen = rig.passed().0;
+            let names: Vec<_> = seen.headers().keys().map(|name| name.as_str()).collect();
+            assert_eq!(names, ["x-custom"]);
+        }
+    }
+}
+
+#[test]
 fn a_body_that_is_not_checked_streams() {
     let mut trailers = HeaderMap::new();
     trailers.insert("x-sum", "1".parse().unwrap());

@@ -24,7 +24,7 @@ use crate::{
     test_util::{
         ScriptedBody, assert_body_traits, assert_future_traits, assert_layer_traits, assert_service_traits,
     },
-    trtllm::{DisaggRequestId, Engine, Release},
+    trtllm::{DisaggRequestId, Engine, Release, SIGNATURE_HEADER, SignedMessage},
 };
 
 fn code(error: crate::error::BoxError) -> &'static str {
@@ -229,4 +229,29 @@ async fn settlement_lasts_thirty_seconds_unless_told_otherwise() {
     assert!(!reply.is_cancelled());
     tokio::time::sleep(Duration::from_millis(2)).await;
     assert!(reply.is_cancelled());
+}
+
+#[test]
+fn sign() {
+    let mut rig = rig_of(|layer| layer.sign(|_: &SignedMessage| Some([7; 32])));
+    let forged = ("x-trtllm-disagg-auth", "sha256=forged");
+    let routed = [("x-prefiller-host-port", super::WORKER), forged];
+    let mut call =
+        task::spawn(rig.service.call(request(Method::POST, "/v1/chat/completions", &routed, whole(CHAT))));
+    assert_pending!(call.poll());
+    let (asked, mut reply) = rig.context_request();
+    assert_eq!(asked.headers().get(SIGNATURE_HEADER), None, "a context request is not signed");
+    reply.send_response(context_reply(&json(asked), "length"));
+    assert_pending!(call.poll());
+    let (sent, _reply) = rig.client_request();
+    assert_eq!(
+        super::values(sent.headers(), "x-trtllm-disagg-auth"),
+        [format!("sha256={}", "07".repeat(32))]
+    );
+    for method in [Method::GET, Method::POST] {
+        let passed = request(method, "/v1/models", &[forged], ScriptedBody::new());
+        assert_pending!(task::spawn(rig.service.call(passed)).poll());
+        let passed = rig.client_request().0;
+        assert_eq!(passed.headers().get(SIGNATURE_HEADER), None, "what passes through is not signed");
+    }
 }

@@ -27,10 +27,9 @@ pub(super) fn begin(shared: &Shared, call: &Call, params: &Params) -> Result<(),
             "this worker has the role context and takes no generation_only request".into(),
         ));
     }
-    if let Some(key) = &shared.config.auth_key
-        && shared.generation >= Generation::G3
-        && !auth::valid(key, &params.raw, call.header("x-trtllm-disagg-auth"))
-    {
+    let header = call.header("x-trtllm-disagg-auth");
+    let valid = |key: &String| auth::valid(key, &params.raw, header);
+    if shared.generation >= Generation::G3 && !shared.auth_keys().accept(valid) {
         return Err(Fail::Engine("the internal authentication header is missing or wrong".into()));
     }
     // The real schema takes an empty list; an engine has nothing to start from.
