@@ -300,7 +300,7 @@ proptest! {
         let more = json!(more);
         merge(&mut reply["choices"][0]["disaggregated_params"], more.clone());
         let reply = usable(endpoint, &reply);
-        let leg = object(&leg(&request, &reply, &Engine::Unknown, &worker("1.4.0rc1")));
+        let leg = object(&leg(&request, &reply, &Engine::Unknown, &worker(&newest())));
 
         expected.insert(if chat { "prompt_token_ids" } else { "prompt" }.into(), json!([1, 2, 3]));
         let mut params = Json::Object(common());
