@@ -1,6 +1,6 @@
 //! The layers, put together as a configuration says.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, sync::Arc};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -53,6 +53,8 @@ pub(crate) struct Assembly {
     settler: Settler,
     releases: Releases,
     signing_key: Option<SharedKey>,
+    /// One maker for all services: two with the same identity would repeat each other's ids.
+    ids: Arc<Ids>,
     /// Both legs share one pool.
     legs: HttpClient<LegBody>,
     /// Questions to workers leave the pool alone.
@@ -86,12 +88,14 @@ impl Assembly {
             Switch::Off => Settler::off(),
         };
         let signing_key = config.auth_key_file.as_ref().map(|file| SharedKey::new(file.key().clone()));
+        let releases = Releases::new(pinned, signing_key.is_some());
         Self {
             budget: BufferBudget::new(config.max_buffered_bytes),
             cancel: CancelLayer::new(),
             admission: AdmissionLayer::new(config.max_in_flight, phases),
             settler,
-            releases: Releases::new(pinned, signing_key.is_some()),
+            ids: Arc::new(Ids::new(&config, releases.clone())),
+            releases,
             signing_key,
             legs: HttpClient::new(config.connect_timeout),
             questions: HttpClient::unpooled(config.connect_timeout),
@@ -232,7 +236,7 @@ impl Assembly {
         let handoff = ServiceBuilder::new()
             .retry(ContextRetries::new(self.config.context_retries))
             .layer(self.generation_gate())
-            .layer(MintLayer::new(Ids::new(&self.config)))
+            .layer(MintLayer::new(self.ids.clone()))
             .service(context);
         let handoff = check::<Request<Handoff<Validated>>, _>(handoff);
 
@@ -264,6 +268,9 @@ impl Engines for Known {
 /// It connects to the workers that `config` and the routing headers name, and needs a tokio runtime with time and
 /// network when it is called. It is not drained by itself: drop it when its server is done. The key of `--auth-key-file`
 /// stays the one that was read with the settings; only a [`Sidecar`](crate::Sidecar) reads it again.
+///
+/// Call it once and clone the service: each call makes a pool of connections, limits and, where `config` sets an
+/// identity for request ids, a maker of ids. Two makers of one identity would repeat each other's ids.
 ///
 /// ```
 /// use bytes::Bytes;

@@ -5,6 +5,7 @@
 mod common;
 
 use std::{
+    collections::HashSet,
     io::{BufRead, BufReader},
     net::SocketAddr,
     process::{Child, Command, ExitStatus, Stdio},
@@ -169,7 +170,8 @@ async fn settings_that_are_wrong_stop_the_start() {
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let (unknown, bad, broken) = (
+    let (identity, unknown, bad, broken) = (
+        file("identity.toml", "node-id = 3\nprocess-id = 64\n"),
         file("unknown.toml", "max-in-flght = 3\n"),
         file("bad.toml", "settle-timeout = \"soon\"\n"),
         file("broken.toml", "max-in-flight = = 3\n"),
@@ -195,7 +197,13 @@ async fn settings_that_are_wrong_stop_the_start() {
         (&["--engine-version", "1.2.1"], none, "1.3.0rc3"),
         (&["--node-id", "3"], none, "--process-id"),
         (&["--node-id", "256", "--process-id", "1"], none, "--node-id"),
-        (&["--machine-id", "1021"], none, "--machine-id"),
+        (&["--node-id=-1", "--process-id", "1"], none, "--node-id"),
+        (&["--node-id", "1", "--process-id", "64"], none, "0..=63"),
+        (&["--machine-id", "1021"], none, "0..=1020"),
+        (&["--machine-id", "one"], none, "--machine-id"),
+        (&["--machine-id", "1", "--node-id", "1", "--process-id", "1"], none, "--machine-id"),
+        (&[], &[("DISAGG_MACHINE_ID", "65536")], "--machine-id"),
+        (&["--config", &identity], none, "--process-id"),
         (&["--log", "a=b=c"], none, "--log"),
         (&[], &[("DISAGG_MAX_IN_FLIGHT", "none")], "--max-in-flight"),
         (&["--config", "/no/such/file.toml"], none, "/no/such/file.toml"),
@@ -438,4 +446,102 @@ async fn nothing_secret_is_logged_and_no_proxy_is_used() {
         }
     }
     assert!(recorder.accept().is_err(), "the proxy was not asked");
+}
+
+#[tokio::test]
+async fn a_release_newer_than_known_is_said_once() {
+    let start = async |role| Engine::start(Config::new(role).release("9.9.9")).await.unwrap();
+    let contexts = [start(Role::Context).await, start(Role::Context).await];
+    let generation = start(Role::Generation).await;
+    for flags in [&[][..], &["--engine-version", "9.9.9"]] {
+        let mut process = Process::start(&generation, flags, &[]).await;
+        for context in contexts.iter().chain(&contexts) {
+            let body = chat_body("new", true);
+            let ask = Ask::of(&body).via(&context.hostport());
+            Answer::of(&Client::http1(process.data).await.send(&ask).await).is(&expected_answer(&body));
+        }
+        process.signal("TERM");
+        let (_, log) = process.end().await;
+        let said: Vec<_> = log.lines().filter(|line| line.contains("newer than any release known")).collect();
+        assert_eq!(said.len(), 1, "{log}");
+        assert!(said[0].contains("9.9.9"));
+    }
+}
+
+/// Sends a request with each of these texts, many at a time.
+async fn hand_off(process: &Process, context: &Engine, texts: impl Iterator<Item = String>) {
+    let (data, context) = (process.data, context.hostport());
+    let asked = texts.map(|text| {
+        let body = chat_body(&text, true);
+        let ask = Ask::of(&body).via(&context);
+        tokio::spawn(async move {
+            Answer::of(&Client::http1(data).await.send(&ask).await).is(&expected_answer(&body));
+        })
+    });
+    for asked in asked.collect::<Vec<_>>() {
+        asked.await.unwrap();
+    }
+}
+
+/// The ids in the context legs whose text starts like this.
+fn ids(context: &Engine, text: &str) -> Vec<u64> {
+    let legs = context.state().requests.into_iter().filter_map(|seen| {
+        let said = seen.json()?["messages"][0]["content"].as_str()?.starts_with(text);
+        said.then(|| seen.disagg_request_id().unwrap().try_into().unwrap())
+    });
+    legs.collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_at_once_and_one_after_the_other_never_repeat_an_id() {
+    const EACH: usize = 100;
+    type Place = fn(u64) -> u64;
+    let node_process: Place = |id| id >> 10 & 0x3fff;
+    let machine: Place = |id| id >> 12 & 0x3ff;
+    // identities that differ in one bit
+    for (release, one, two, place, expected) in [
+        ("1.3.0rc24", &["--machine-id", "66"][..], &["--machine-id", "67"][..], node_process, (66, 67)),
+        ("1.3.0rc20", &["--machine-id", "1020"], &["--machine-id", "508"], machine, (1020, 508)),
+        (
+            "1.3.0rc24",
+            &["--node-id", "200", "--process-id", "63"],
+            &["--node-id", "201", "--process-id", "63"],
+            node_process,
+            (200 * 64 + 63, 201 * 64 + 63),
+        ),
+        ("1.3.0rc20", &["--node-id", "1", "--process-id", "2"], &[], node_process, (66, u64::MAX)),
+    ] {
+        let start = async |role| Engine::start(Config::new(role).release(release)).await.unwrap();
+        let (context, generation) = (start(Role::Context).await, start(Role::Generation).await);
+        let mut first = Process::start(&generation, one, &[]).await;
+        let second = Process::start(&generation, two, &[]).await;
+        let texts = |name: &str| (0..EACH).map(move |number| format!("{name} {number}")).collect::<Vec<_>>();
+        tokio::join!(
+            hand_off(&first, &context, texts("first").into_iter()),
+            hand_off(&second, &context, texts("second").into_iter())
+        );
+        // again with the same identity, as soon as it can be
+        first.signal("KILL");
+        first.end().await;
+        let again = Process::start(&generation, one, &[]).await;
+        tokio::join!(
+            hand_off(&again, &context, texts("again").into_iter()),
+            hand_off(&second, &context, texts("second").into_iter())
+        );
+        let mut all = HashSet::new();
+        for (text, count, identity) in
+            [("first", EACH, expected.0), ("second", 2 * EACH, expected.1), ("again", EACH, expected.0)]
+        {
+            let ids = ids(&context, text);
+            assert_eq!(ids.len(), count);
+            for id in ids {
+                assert!((1 << 42..i64::MAX as u64).contains(&id), "{id}");
+                assert!(all.insert(id), "{id} came twice");
+                // random ids show no identity
+                assert!(identity == u64::MAX || place(id) == identity, "{release} {text}: {id:064b}");
+            }
+        }
+        let state = context.state();
+        assert_eq!((state.duplicate_ids, state.kv_held, state.requests_dropped), (0, 0, 0));
+    }
 }

@@ -72,6 +72,8 @@ pub struct Config {
     pub passthrough: Passthrough,
 
     /// Identity of this process in request ids, 0-255; needs --process-id. Unset: random ids
+    ///
+    /// No one else who hands requests off to the same workers may have the same identity.
     #[arg(long, value_name = "N", env = "DISAGG_NODE_ID", help_heading = IDS)]
     #[arg(value_parser = clap::value_parser!(u8))]
     pub node_id: Option<u8>,
@@ -81,7 +83,10 @@ pub struct Config {
     #[arg(value_parser = clap::value_parser!(u8).range(0..=63))]
     pub process_id: Option<u8>,
 
-    /// Identity in the older layout, 0-1020, in place of the two above
+    /// Identity of this process as one number, 0-1020, in place of the two above
+    ///
+    /// Ids are laid out as the release of the generation worker lays them out: it is the machine id before 1.3.0rc22,
+    /// and later node and process in one. Until the release is known, as the newest.
     #[arg(long, value_name = "N", env = "DISAGG_MACHINE_ID", help_heading = IDS)]
     #[arg(value_parser = clap::value_parser!(u16).range(0..=1020))]
     pub machine_id: Option<u16>,

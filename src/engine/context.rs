@@ -116,9 +116,7 @@ impl<P: VersionProbe> ContextGateLayer<P> {
             Ok(answer) => {
                 entry.learn(&answer);
                 tracing::debug!(%authority, release = %answer.engine, "asked a context worker for its release");
-                if answer.engine.is_newer_than_known() {
-                    tracing::warn!(%authority, release = %answer.engine, "a context worker is newer than any release known here");
-                }
+                self.releases.note_newer(&answer.engine);
                 Ok(answer.engine)
             }
             Err(error) => {

@@ -9,6 +9,7 @@ use std::{
 use http::{Request, uri::Authority};
 use tower_disagg::{
     error::{BoxError, GenerationError, GenerationErrorKind},
+    leg::{LegError, LegErrorKind},
     trtllm::{Engine, SUPPORTED},
 };
 use tower_layer::Layer;
@@ -22,7 +23,8 @@ use super::{
 /// Stands before the context leg: refuses a handoff when the local generation worker could not take it over, so that
 /// no context run is spent on it.
 ///
-/// A worker that has not been heard of is asked there and then: it may be loading still, or gone.
+/// A worker that has not been heard of is asked there and then: it may be loading still, or gone. Many requests at a
+/// time ask once.
 #[derive(Debug, Clone)]
 pub(crate) struct GenerationGateLayer<P> {
     releases: Releases,
@@ -143,13 +145,21 @@ impl<P: VersionProbe> GenerationGateLayer<P> {
         self.releases.doubt_local();
     }
 
-    /// Asks once. What a worker answers that is still loading, or busy, does not last and changes nothing.
+    /// Asks, or hears what another one is told who is asking already. What a worker answers that is still loading, or
+    /// busy, does not last and changes nothing.
     async fn hear(&self) -> Result<Engine, BoxError> {
+        let before = self.releases.questions();
+        let _asking = self.releases.asking_local().await;
+        if let Some(said) = self.releases.said_since(before) {
+            return said.ok_or_else(|| LegError::new(LegErrorKind::Connect).into());
+        }
         let asked = probe::ask(self.probe.clone(), &self.authority).await;
+        self.releases.said(asked.as_ref().ok().map(|answer| answer.engine.clone()));
         let answer = asked.inspect_err(|_| self.releases.forget_local())?;
         if answer.lasting {
             self.releases.set_local(answer.engine.clone());
         }
+        self.releases.note_newer(&answer.engine);
         Ok(answer.engine)
     }
 }

@@ -21,8 +21,12 @@ struct State {
     pinned: Option<Engine>,
     signing: bool,
     local: Mutex<Local>,
+    /// Held by the one that asks the local generation worker.
+    asking_local: tokio::sync::Mutex<()>,
     stale: Notify,
     contexts: Mutex<HashMap<Box<str>, Arc<Context>>>,
+    /// Releases newer than any known, of which the log has been told.
+    newer: Mutex<Vec<Engine>>,
 }
 
 #[derive(Debug, Default)]
@@ -31,6 +35,10 @@ struct Local {
     engine: Option<Engine>,
     /// Until when that is taken for true.
     until: Option<Instant>,
+    /// How many questions have been answered, or found nobody.
+    questions: u64,
+    /// What the last one heard, whether it lasts or not; nothing when nobody was there.
+    said: Option<Engine>,
 }
 
 /// What is known of one context worker.
@@ -49,22 +57,58 @@ const LASTING: Duration = Duration::from_secs(60 * 60);
 const SHORT: Duration = Duration::from_secs(60);
 /// How many context workers are remembered.
 const MOST: usize = 1024;
+/// How many releases the log is told of that are newer than any known. Any server can be named as a context worker, and
+/// say what it likes.
+const MOST_NEWER: usize = 16;
 
 impl Releases {
     /// Nothing is known yet, or `pinned` holds for all workers. `signing`: generation requests are signed, which the local
     /// worker should look at.
     pub(crate) fn new(pinned: Option<Engine>, signing: bool) -> Self {
-        if let Some(engine) = pinned.as_ref().filter(|engine| signing && !engine.schema().checks_signatures())
-        {
-            warn_unchecked(engine);
-        }
-        Self(Arc::new(State {
+        let releases = Self(Arc::new(State {
             pinned,
             signing,
             local: Mutex::default(),
+            asking_local: tokio::sync::Mutex::default(),
             stale: Notify::new(),
             contexts: Mutex::default(),
-        }))
+            newer: Mutex::default(),
+        }));
+        if let Some(pinned) = &releases.0.pinned {
+            releases.note_newer(pinned);
+            releases.note_unchecked(pinned);
+        }
+        releases
+    }
+
+    /// Tells the log of a release that is newer than any known: once, whoever has it.
+    pub(super) fn note_newer(&self, engine: &Engine) {
+        if self.is_news(engine) {
+            tracing::warn!(release = %engine, "newer than any release known here: treated as the newest that is");
+        }
+    }
+
+    /// Tells the log that signatures keep nobody out of the generation worker. They do no harm where nobody looks at them.
+    fn note_unchecked(&self, engine: &Engine) {
+        if self.0.signing && engine.is_supported() && !engine.schema().checks_signatures() {
+            tracing::warn!(
+                release = %engine,
+                "requests are signed, but the generation worker's release does not check signatures: whoever can reach \
+                 it can send it handoffs"
+            );
+        }
+    }
+
+    pub(super) fn is_news(&self, engine: &Engine) -> bool {
+        if !engine.is_newer_than_known() {
+            return false;
+        }
+        let mut newer = lock(&self.0.newer);
+        let news = newer.len() < MOST_NEWER && !newer.contains(engine);
+        if news {
+            newer.push(engine.clone());
+        }
+        news
     }
 
     /// The release that was set for all workers.
@@ -89,7 +133,7 @@ impl Releases {
         self.0.pinned.clone().or_else(|| lock(&self.0.local).engine.clone()).unwrap_or_default()
     }
 
-    pub(super) fn set_local(&self, engine: Engine) {
+    pub(crate) fn set_local(&self, engine: Engine) {
         let mut local = lock(&self.0.local);
         local.until = Some(Instant::now() + LASTING);
         if local.engine.as_ref() == Some(&engine) {
@@ -97,15 +141,34 @@ impl Releases {
         }
         if !engine.is_supported() {
             tracing::error!(release = %engine, "the generation worker's release is not supported");
-        } else if engine.is_newer_than_known() {
-            tracing::warn!(release = %engine, "the generation worker is newer than any release known here");
         } else {
             tracing::info!(release = %engine, "the generation worker answers");
         }
-        if self.0.signing && engine.is_supported() && !engine.schema().checks_signatures() {
-            warn_unchecked(&engine);
-        }
+        self.note_unchecked(&engine);
         local.engine = Some(engine);
+    }
+
+    /// The right to ask the local generation worker.
+    pub(super) async fn asking_local(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.0.asking_local.lock().await
+    }
+
+    /// How many questions to the local generation worker have ended.
+    pub(super) fn questions(&self) -> u64 {
+        lock(&self.0.local).questions
+    }
+
+    /// What the last one heard, if any has ended since there were `before`.
+    pub(super) fn said_since(&self, before: u64) -> Option<Option<Engine>> {
+        let local = lock(&self.0.local);
+        (local.questions != before).then(|| local.said.clone())
+    }
+
+    /// A question has ended.
+    pub(super) fn said(&self, engine: Option<Engine>) {
+        let mut local = lock(&self.0.local);
+        local.questions += 1;
+        local.said = engine;
     }
 
     /// The local generation worker could not be asked.
@@ -159,15 +222,6 @@ impl Releases {
     pub(super) fn remembered(&self) -> usize {
         lock(&self.0.contexts).len()
     }
-}
-
-/// Said once of each release: the header does no harm where nobody looks at it, but keeps nobody out.
-fn warn_unchecked(engine: &Engine) {
-    tracing::warn!(
-        release = %engine,
-        "requests are signed, but the generation worker's release does not check signatures: whoever can reach it can \
-         send it handoffs"
-    );
 }
 
 /// Drops what has run out, and if there is nothing of that kind, what will run out first.

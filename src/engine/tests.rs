@@ -218,6 +218,51 @@ async fn the_number_of_context_workers_remembered_is_bounded() {
     assert_eq!(releases.context("c:1100"), release("1.3.0rc24"));
 }
 
+/// Any server can be named in a routing header, by the thousand.
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_endpoints_costs_a_known_worker_nothing() {
+    const FLOOD: usize = 5000;
+    for said in [None, Some(Said::Reply(200, "junk")), Some(OLD)] {
+        let (workers, releases) = (Workers::default(), Releases::new(None, false));
+        workers.say("c:1", RC24);
+        let gate = ContextGateLayer::new(releases.clone(), workers.probe()).layer(leg(None).0);
+        call(&gate, "c:1").await.unwrap();
+        let mut flood = tokio::task::JoinSet::new();
+        for number in 0..FLOOD {
+            let authority = format!("h{number}:1");
+            if let Some(said) = &said {
+                workers.say(&authority, said.clone());
+            }
+            flood.spawn(gate.clone().oneshot(to(&authority)));
+        }
+        let mut answered = 0;
+        while let Some(result) = flood.join_next().await {
+            answered += usize::from(result.unwrap().is_ok());
+            assert!(releases.remembered() <= 1024);
+        }
+        assert_eq!(answered > 0, matches!(said, Some(Said::Reply(_, "junk"))));
+        assert_eq!(workers.asked(), 1 + FLOOD, "each once");
+        call(&gate, "c:1").await.unwrap();
+        assert_eq!(workers.asked(), 0, "what is known of a worker outlives the flood");
+        // and runs out in time, so that the next flood finds room
+        advance(Duration::from_secs(60)).await;
+        call(&gate, "late:1").await.unwrap_err();
+        assert!(releases.remembered() <= 1024);
+    }
+}
+
+#[tokio::test]
+async fn a_release_newer_than_known_is_news_once() {
+    let releases = Releases::new(None, false);
+    assert!(!releases.is_news(&Engine::Unknown) && !releases.is_news(&release("1.3.0rc24")));
+    assert!(releases.is_news(&release("9.9.9")) && !releases.is_news(&release("9.9.9+cu13")));
+    assert!(releases.is_news(&release("9.9.10")));
+    // whoever is asked may say what it likes
+    let said = (0..1000).filter(|patch| releases.is_news(&release(&format!("10.0.{patch}")))).count();
+    assert_eq!(said, 14);
+    assert!(!Releases::new(Some(release("9.9.9")), false).is_news(&release("9.9.9")), "said at the start");
+}
+
 #[tokio::test]
 async fn a_pinned_release_asks_nobody() {
     let (workers, releases) = (Workers::default(), Releases::new(Some(release("1.3.0rc20")), false));
@@ -264,6 +309,43 @@ async fn what_the_generation_worker_may_say() {
         assert_eq!(workers.asked(), if lasting { 1 } else { 2 });
         assert_eq!(releases.local().is_some(), lasting);
     }
+}
+
+#[tokio::test]
+async fn one_asks_the_generation_worker_for_all() {
+    for (said, result) in [
+        (RC24, Ok(())),
+        (Said::Reply(404, ""), Ok(())),
+        (Said::Reply(503, ""), Ok(())),
+        (Said::Fails(LegErrorKind::Timeout), Ok(())),
+        (OLD, Err("unsupported_engine_version")),
+        (Said::Fails(LegErrorKind::Connect), Err("generation_unreachable")),
+    ] {
+        let (workers, releases) = (Workers::default(), Releases::new(None, false));
+        workers.say("g:1", said);
+        let gate = generation_gate(&releases, &workers).layer(leg(None).0);
+        let call = async || {
+            let result = gate.clone().oneshot(to("x:1")).await;
+            result.map(|_| ()).map_err(|error| ErrorReply::of(&*error).code)
+        };
+        let settled = generation_gate(&releases, &workers);
+        let (a, b, c, _) = tokio::join!(call(), call(), call(), settled.settled());
+        assert_eq!((a, b, c), (result, result, result));
+        assert_eq!(workers.asked(), 1);
+    }
+}
+
+#[tokio::test]
+async fn whoever_asks_the_generation_worker_may_leave() {
+    let (workers, releases) = (Workers::default(), Releases::new(None, false));
+    workers.say("g:1", RC24);
+    let gate = generation_gate(&releases, &workers).layer(leg(None).0);
+    {
+        let mut first = std::pin::pin!(call(&gate, "x:1"));
+        tokio_test_poll(first.as_mut()).await;
+    }
+    call(&gate, "x:1").await.unwrap();
+    assert_eq!(releases.local(), Some(release("1.3.0rc24")));
 }
 
 #[tokio::test]

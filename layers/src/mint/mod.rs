@@ -46,6 +46,7 @@
 //!
 //! An [`IdError`] in a `BoxError` when the maker fails; errors of the inner service pass through.
 
+mod fold;
 mod future;
 mod identity;
 mod layer;

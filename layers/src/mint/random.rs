@@ -1,4 +1,4 @@
-use super::{IdError, MakeDisaggRequestId};
+use super::{IdError, MakeDisaggRequestId, fold::fold};
 use crate::trtllm::DisaggRequestId;
 
 /// Ids from the operating system's cryptographic generator: 63 bits, folded into the range of ids.
@@ -32,11 +32,4 @@ pub(super) fn draw(mut random: impl FnMut() -> Result<u64, IdError>) -> Result<D
         }
     }
     Err(IdError::failed("the random generator keeps returning small numbers"))
-}
-
-/// The low 63 bits, folded as TensorRT-LLM folds its ids; `None` when the result is below what older releases allow.
-pub(super) fn fold(random: u64) -> Option<DisaggRequestId> {
-    const FLOOR: u64 = 1 << 40;
-    const TOP: u64 = i64::MAX as u64;
-    DisaggRequestId::new((random & TOP) % (TOP - FLOOR) + FLOOR)
 }

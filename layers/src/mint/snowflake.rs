@@ -4,7 +4,10 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use super::{IdError, MachineId, MakeDisaggRequestId, ProcessId, WorkerSlot};
+use super::{
+    IdError, MachineId, MakeDisaggRequestId, ProcessId, WorkerSlot,
+    fold::{FLOOR, fold},
+};
 use crate::trtllm::DisaggRequestId;
 
 /// Ids made of a time, an identity and a counter, in the layouts of TensorRT-LLM (contract, section 5).
@@ -14,7 +17,10 @@ use crate::trtllm::DisaggRequestId;
 /// | [`legacy`](Self::legacy), before 1.3.0rc22 | 0 · 41 ms · 10 machine · 12 counter |
 /// | [`current`](Self::current), 1.3.0rc22 and later | 0 · 39 ms · 8 node · 6 process · 10 counter |
 ///
-/// The time is milliseconds since 1970, cut to its low bits; it starts over in 2039, with either layout.
+/// The number so laid out is folded into the range of ids, as TensorRT-LLM folds its own. That adds 2^40, so identity
+/// and counter stay what they are, and the time that an id shows is 262,144 ms (`legacy`) or 65,536 ms (`current`) more
+/// than the one it was made from: milliseconds since 1970, cut to their low bits. It starts over on 7 September 2039,
+/// with either layout.
 ///
 /// # Uniqueness
 ///
@@ -26,30 +32,49 @@ use crate::trtllm::DisaggRequestId;
 ///
 /// * When the counter of a millisecond is used up, the next millisecond is taken, ahead of the clock, instead of
 ///   waiting for it. The counter is worth 1,024 (`current`) or 4,096 (`legacy`) ids a millisecond, more than a million a
-///   second, so the clock catches up at once.
-/// * When the clock is set back, the time last used goes on until the clock has passed it.
+///   second, so the clock catches up at once. A maker that is ahead by a minute, as only a clock that stands still can
+///   bring about, makes no more ids ([`IdErrorKind::Exhausted`](super::IdErrorKind::Exhausted)) until its clock moves.
+/// * When the clock is set back, the latest time it showed holds until it has passed that.
 ///
-/// Nothing is kept on disk: a process that is started again while its clock shows a time that it used before can
-/// repeat an id. Where clocks are set back by hand, use [`RandomIds`](super::RandomIds).
+/// Nothing is kept on disk. A process that is started again does not repeat an id all the same: a maker begins with the
+/// millisecond after the one its clock shows, and whoever had its identity before had used up no later one. Two things
+/// would break that. One is a clock that was set back in between. The other is more than a million ids a second: who
+/// was ahead of the clock, and is replaced sooner than the clock catches up. A restart takes longer than the few
+/// milliseconds a burst can be ahead; a maker that is dropped for another one in the same process does not, so keep the
+/// one. Where clocks are set back by hand, use [`RandomIds`](super::RandomIds).
+///
+/// # Both layouts at once
+///
+/// Ids of the two layouts do not meet either, so makers may differ in the layout, and one with two makers of its own
+/// identity may change from one to the other: two that are equal were made at times that differ by three times what is
+/// left until September 2039, which is years, while an id is alive for minutes.
 pub struct SnowflakeIds<C = SystemClock> {
     layout: Layout,
     /// Node and process, or machine, in place.
     identity: u64,
     clock: C,
-    /// The time last used and, in the low bits, its counter: so that counting on carries into the time.
+    /// The latest time that the clock has shown, in ticks.
+    seen: AtomicU64,
+    /// The tick last used, a time with its counter in the low bits: so that counting on carries into the time. Zero
+    /// before the first.
     last: AtomicU64,
 }
 
 /// How many bits stand below each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Layout {
-    time: u32,
-    identity: u32,
-    counter: u32,
+pub(super) struct Layout {
+    pub(super) time: u32,
+    pub(super) identity: u32,
+    pub(super) counter: u32,
 }
 
-const CURRENT: Layout = Layout { time: 39, identity: 14, counter: 10 };
-const LEGACY: Layout = Layout { time: 41, identity: 10, counter: 12 };
+/// How far ids may be ahead of the clock, in milliseconds.
+const MOST_AHEAD: u64 = 60_000;
+
+const MIN: u64 = DisaggRequestId::MIN.get();
+
+pub(super) const CURRENT: Layout = Layout { time: 39, identity: 14, counter: 10 };
+pub(super) const LEGACY: Layout = Layout { time: 41, identity: 10, counter: 12 };
 
 impl SnowflakeIds {
     /// Ids in the layout of 1.3.0rc22 and later.
@@ -73,25 +98,27 @@ impl SnowflakeIds {
     }
 
     const fn new(layout: Layout, identity: u64) -> Self {
-        Self { layout, identity: identity << layout.counter, clock: SystemClock(()), last: AtomicU64::new(0) }
+        let identity = identity << layout.counter;
+        Self { layout, identity, clock: SystemClock(()), seen: AtomicU64::new(0), last: AtomicU64::new(0) }
     }
 }
 
 impl<C> SnowflakeIds<C> {
     /// The same with another clock. Ids made before are not forgotten.
     pub fn with_clock<D: Clock>(self, clock: D) -> SnowflakeIds<D> {
-        let Self { layout, identity, clock: _, last } = self;
-        SnowflakeIds { layout, identity, clock, last }
+        let Self { layout, identity, clock: _, seen, last } = self;
+        SnowflakeIds { layout, identity, clock, seen, last }
     }
 }
 
 impl<C: Clock> MakeDisaggRequestId for SnowflakeIds<C> {
     fn make(&self) -> Result<DisaggRequestId, IdError> {
-        let now = self.clock.unix_millis();
+        let now = self.layout.tick(self.clock.unix_millis()).ok_or_else(IdError::exhausted)?;
+        // The order of memory does not matter: nothing but `last` tells what was used.
+        let now = self.seen.fetch_max(now, Ordering::Relaxed).max(now);
         let mut last = self.last.load(Ordering::Relaxed);
         loop {
             let (tick, id) = self.layout.next(last, now, self.identity).ok_or_else(IdError::exhausted)?;
-            // The order of memory does not matter: nothing but this one number tells what was used.
             match self.last.compare_exchange_weak(last, tick, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Ok(id),
                 // Another thread was faster, so one id was made: all threads together always get on.
@@ -102,32 +129,47 @@ impl<C: Clock> MakeDisaggRequestId for SnowflakeIds<C> {
 }
 
 impl Layout {
-    /// The first tick (a time and its counter) after `last` that is not before `now` and makes an id in range.
-    fn next(self, last: u64, now: u64, identity: u64) -> Option<(u64, DisaggRequestId)> {
-        // Even with the larger counter 2^52 ms fit, 140,000 years.
-        let now = now.checked_mul(1 << self.counter)?;
-        let tick = self.lift(last.checked_add(1)?.max(now))?;
-        if let Some(id) = self.id(tick, identity) {
-            return Some((tick, id));
-        }
-        // All bits set is the one number at the top that is no id; after it the time starts over.
-        let tick = self.lift(tick.checked_add(1)?)?;
-        self.id(tick, identity).map(|id| (tick, id))
+    /// The first tick of a time. Even with the larger counter 2^52 ms fit, 140,000 years; what is not so far from the
+    /// end that sums with it could overflow is given.
+    pub(super) fn tick(self, millis: u64) -> Option<u64> {
+        millis.checked_mul(1 << self.counter).filter(|tick| *tick < 1 << 63)
     }
 
-    /// The tick itself, or the first one of the time from which on ids are in range: when the time has just started
-    /// over, they would be too small for the next 17 minutes (4 in the later layout).
-    fn lift(self, tick: u64) -> Option<u64> {
-        let floor = DisaggRequestId::MIN.get() >> (self.identity + self.counter);
-        match floor.checked_sub(self.time_of(tick)) {
-            None | Some(0) => Some(tick),
-            Some(short) => ((tick >> self.counter) + short).checked_mul(1 << self.counter),
+    /// The tick to use after `last`, with its id: not before `now`, and not too far ahead of it.
+    pub(super) fn next(self, last: u64, now: u64, identity: u64) -> Option<(u64, DisaggRequestId)> {
+        // What another one has used of this millisecond is not known to one that begins.
+        let next = if last == 0 { now + (1 << self.counter) } else { (last + 1).max(now) };
+        let mut tick = self.lift(next);
+        let mut id = self.id(tick, identity);
+        if id.is_none() {
+            // The one number at the top that is no id: identity and counter are all ones.
+            tick = self.lift(tick + 1);
+            id = self.id(tick, identity);
         }
+        let ahead = tick.saturating_sub(self.lift(now));
+        id.filter(|_| ahead <= MOST_AHEAD << self.counter).map(|id| (tick, id))
+    }
+
+    /// The tick itself, or the first one after it of a time whose ids are in range and distinct. They are not where
+    /// the time starts over: folding puts the last 4 minutes before that below the range (1 in the later layout), and
+    /// the first 13 minutes after it (3) are too small a number.
+    fn lift(self, tick: u64) -> u64 {
+        let below = self.identity + self.counter;
+        let (first, end) = ((MIN - FLOOR) >> below, (1 << self.time) - (FLOOR >> below));
+        let time = self.time_of(tick);
+        let wait = if time < first {
+            first - time
+        } else if time >= end {
+            (1 << self.time) - time + first
+        } else {
+            return tick;
+        };
+        ((tick >> self.counter) + wait) << self.counter
     }
 
     fn id(self, tick: u64, identity: u64) -> Option<DisaggRequestId> {
         let counter = tick & ((1 << self.counter) - 1);
-        DisaggRequestId::new(self.time_of(tick) << (self.identity + self.counter) | identity | counter)
+        fold(self.time_of(tick) << (self.identity + self.counter) | identity | counter)
     }
 
     /// The time of a tick, as far as it fits.

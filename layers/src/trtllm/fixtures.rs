@@ -89,7 +89,7 @@ pub(super) fn completions_reply() -> Json {
     })
 }
 
-/// One release of each generation, with early and late G2 apart.
+/// One release of each generation, with early and late G2 apart. Not the newest for ever: that is `schema::newest`.
 pub(super) const RELEASES: [&str; 5] = ["1.3.0rc5", "1.3.0rc13", "1.3.0rc20", "1.3.0rc24", "1.4.0rc1"];
 
 /// Members of `disaggregated_params` that a worker of one of [`RELEASES`] has; written down apart from the table that

@@ -1,9 +1,9 @@
 //! What a worker of a release knows and does: the one table from releases to capabilities.
 //!
 //! `trtllm-serve` answers 400 to any member it does not know, at the top level and in `disaggregated_params`, even to
-//! `null` (contract, section 2). So what the generation worker is sent depends on its release. To add a release that
-//! changed something, add one row to [`TABLE`], with what changed and nothing else; if it is newer than
-//! [`NEWER_THAN_KNOWN`], move that.
+//! `null` (contract, section 2). So what the generation worker is sent depends on its release. To add a release, add
+//! one row to [`TABLE`], with what changed and nothing else; nothing here or in the tests is to be edited besides. A
+//! release that was read and changed nothing gets its row as well: the last row is the end of what is known.
 
 use super::version::Number;
 
@@ -38,6 +38,13 @@ enum Capability {
 
 const V1_3: Number = Number::new(1, 3, 0);
 const V1_4: Number = Number::new(1, 4, 0);
+
+impl Row {
+    /// Whether the members that a worker knows are those of the row before.
+    fn keeps_members(&self) -> bool {
+        self.knows.is_empty() && self.may_know.is_empty() && self.forgets.is_empty()
+    }
+}
 
 /// A row in which nothing changes.
 const SAME: Row = Row { since: Number::new(0, 0, 0), knows: &[], may_know: &[], forgets: &[], gains: &[] };
@@ -89,13 +96,14 @@ const TABLE: &[Row] = &[
     Row { since: V1_3.rc(25), may_know: &["conversation_id", "resolved_thinking"], ..SAME },
     // G4.
     Row { since: V1_3.rc(26), knows: &["resolved_thinking"], forgets: &["conversation_id"], ..SAME },
+    // G4n, the newest that was read: what changed are fields that only clients set.
+    Row { since: V1_4.rc(0), ..SAME },
 ];
 
-/// From here on no release has been read; up to the candidates of 1.4.0 they are of the last row.
-const NEWER_THAN_KNOWN: Number = V1_4;
-
+/// Whether it is newer than what was read. More candidates of the release that the last row names count as read, and
+/// what amends it: most of them change nothing.
 pub(super) fn is_newer_than_known(number: Number) -> bool {
-    number >= NEWER_THAN_KNOWN
+    TABLE.last().is_some_and(|newest| number.line() > newest.since.line())
 }
 
 /// How the bits of a disaggregation request id are laid out (contract, section 5).
@@ -181,7 +189,7 @@ impl Schema {
             Some(knowledge) => knowledge,
             None if self.is_unknown() => Knowledge::WhenShown,
             // Only a worker of the newest generation can know what is in no row.
-            None if self.index() + 1 == TABLE.len() => Knowledge::Yes,
+            None if TABLE[self.index() + 1..].iter().all(Row::keeps_members) => Knowledge::Yes,
             None => Knowledge::No,
         }
     }
@@ -198,6 +206,12 @@ impl Schema {
     fn can(self, capability: Capability) -> bool {
         self.history().iter().any(|row| row.gains.contains(&capability))
     }
+}
+
+/// The release of the last row.
+#[cfg(test)]
+pub(super) fn newest() -> String {
+    TABLE.last().unwrap().since.to_string()
 }
 
 #[cfg(test)]

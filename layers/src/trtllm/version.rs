@@ -171,6 +171,11 @@ impl Number {
         Self { stage: Stage::Candidate, stage_number: number, ..self }
     }
 
+    /// What a release has in common with more candidates of it, or with what amends it.
+    pub(super) fn line(self) -> impl Ord {
+        (self.release, self.stage)
+    }
+
     /// Python's version syntax (PEP 440), as far as it is used for packages on an index.
     fn parse(text: &str) -> Option<Self> {
         let text = text.to_ascii_lowercase();

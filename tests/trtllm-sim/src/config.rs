@@ -1,5 +1,6 @@
 //! What a simulated engine is and how fast it works.
 
+use crate::faults::Fault;
 use crate::release::Generation;
 use std::time::Duration;
 
@@ -57,6 +58,7 @@ pub struct Config {
     pub(crate) remember: usize,
     pub(crate) remember_bytes: usize,
     pub(crate) max_body: usize,
+    pub(crate) faults: Vec<Fault>,
 }
 
 /// The longest time anything may take: a year, which is as good as never and
@@ -92,6 +94,7 @@ impl Config {
             remember: 4_096,
             remember_bytes: 256 << 20,
             max_body: 64 << 20,
+            faults: Vec::new(),
         }
     }
 
@@ -231,6 +234,13 @@ impl Config {
     #[must_use]
     pub fn remember(mut self, requests: usize) -> Self {
         self.remember = requests;
+        self
+    }
+
+    /// Adds a fault that holds from the start, as [`Engine::set_fault`](crate::Engine::set_fault) does later.
+    #[must_use]
+    pub fn fault(mut self, fault: Fault) -> Self {
+        self.faults.push(fault);
         self
     }
 

@@ -33,7 +33,11 @@ impl Engine {
         let transfers = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let addr = listener.local_addr()?;
         let endpoint = format!("tcp://{}", transfers.local_addr()?);
+        let faults = config.faults.clone();
         let shared = Arc::new(Shared::new(config, generation, endpoint));
+        for fault in faults {
+            let _ = shared.faults().add(fault);
+        }
         let tasks = vec![
             tokio::spawn(accept(listener, Arc::clone(&shared))),
             tokio::spawn(kv::serve(transfers, Arc::clone(&shared))),

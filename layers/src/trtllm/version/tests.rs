@@ -1,4 +1,5 @@
 use super::*;
+use crate::trtllm::schema;
 
 fn release(text: &str) -> Release {
     Release::parse(text)
@@ -120,15 +121,49 @@ fn what_is_supported_is_what_the_text_says() {
 
 #[test]
 fn newer_than_known() {
-    for (text, newer) in [
-        ("1.3.0rc29", false),
-        ("1.3.0", false),
-        ("1.4.0rc7", false),
-        ("1.4.0", true),
-        ("9.9.9", true),
-        ("x", false),
+    let newer = |text: &str| Engine::Known(release(text)).is_newer_than_known();
+    let newest = schema::newest();
+    // Whatever the newest row is: itself, what amends it and all that is older are known.
+    for text in [
+        &*newest,
+        &format!("{newest}.post1"),
+        &format!("{newest}+cu13"),
+        "1.3.0rc29",
+        "1.3.0",
+        "1.4.0rc7",
+        "x",
     ] {
-        assert_eq!(Engine::Known(release(text)).is_newer_than_known(), newer, "{text}");
+        assert!(!newer(text), "{text}");
     }
+    assert!(newer("9.9.9"));
     assert!(!Engine::Unknown.is_newer_than_known());
+}
+
+#[test]
+fn a_line_has_candidates_or_what_amends_a_release() {
+    let line = |text: &str| Number::parse(text).unwrap().line();
+    for (one, other, order) in [
+        ("1.4.0rc0", "1.4.0rc7", Ordering::Equal),
+        ("1.4.0rc0", "1.4.0rc7.post1", Ordering::Equal),
+        ("1.4.0", "1.4.0.post1", Ordering::Equal),
+        ("1.4.0b2", "1.4.0rc0", Ordering::Less),
+        ("1.4.0rc7", "1.4.0", Ordering::Less),
+        ("1.4.0", "1.4.1rc0", Ordering::Less),
+        ("1.4.0.post1", "1.5.0.dev1", Ordering::Less),
+    ] {
+        assert_eq!(line(one).cmp(&line(other)), order, "{one}, {other}");
+    }
+}
+
+/// Releases of rows.
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [major, minor, patch] = self.release;
+        write!(f, "{major}.{minor}.{patch}")?;
+        match self.stage {
+            Stage::Final => Ok(()),
+            Stage::Candidate => write!(f, "rc{}", self.stage_number),
+            other => panic!("a row since {other:?}"),
+        }
+    }
 }
