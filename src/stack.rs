@@ -18,6 +18,7 @@ use tower_disagg::{
     check,
     context::ContextLayer,
     contract::{ContractLayer, PassthroughBody},
+    conversation::ConversationLayer,
     error::BoxError,
     generation::{Engines, GenerationLayer},
     handoff::{Handoff, Minted, Open, Primed, Validated},
@@ -89,7 +90,7 @@ impl Assembly {
             cancel: CancelLayer::new(),
             admission: AdmissionLayer::new(config.max_in_flight, phases),
             settler,
-            releases: Releases::new(pinned),
+            releases: Releases::new(pinned, !config.conversation_from.is_empty()),
             legs: HttpClient::new(config.connect_timeout),
             questions: HttpClient::unpooled(config.connect_timeout),
             config,
@@ -115,6 +116,11 @@ impl Assembly {
     pub(crate) fn gauge(&self) {
         metrics::gauge!("disagg_buffered_bytes").set(self.budget.held() as f64);
         metrics::gauge!("disagg_settlements_active").set(self.settler.active() as f64);
+    }
+
+    /// Waits until it is known that the local generation worker cannot do what the settings ask for.
+    pub(crate) async fn unfit_engine(&self) {
+        self.releases.unfit().await;
     }
 
     /// Refuses handoffs that the local generation worker could not take over.
@@ -218,6 +224,7 @@ impl Assembly {
         let context = ContextLayer::new(self.context_leg()).settle(self.settler.clone());
         let context = check::<Request<Handoff<Minted>>, _>(context.layer(terminal));
         let handoff = ServiceBuilder::new()
+            .layer(ConversationLayer::new(self.config.conversation_from.clone()))
             .retry(ContextRetries::new(self.config.context_retries))
             .layer(self.generation_gate())
             .layer(MintLayer::new(Ids::new(&self.config)))

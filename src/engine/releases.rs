@@ -8,7 +8,7 @@ use std::{
 };
 
 use tokio::{sync::Notify, time::Instant};
-use tower_disagg::trtllm::Engine;
+use tower_disagg::trtllm::{Engine, KEEPS_CONVERSATIONS};
 
 use super::probe::Answer;
 
@@ -19,8 +19,12 @@ pub(crate) struct Releases(Arc<State>);
 #[derive(Debug)]
 struct State {
     pinned: Option<Engine>,
+    /// Whether workers are to keep conversations together.
+    conversations: bool,
     local: Mutex<Local>,
     stale: Notify,
+    /// The first release that was heard of the local generation worker cannot do what it is to do.
+    unfit: Notify,
     contexts: Mutex<HashMap<Box<str>, Arc<Context>>>,
 }
 
@@ -50,12 +54,15 @@ const SHORT: Duration = Duration::from_secs(60);
 const MOST: usize = 1024;
 
 impl Releases {
-    /// Nothing is known yet, or `pinned` holds for all workers.
-    pub(crate) fn new(pinned: Option<Engine>) -> Self {
+    /// Nothing is known yet, or `pinned` holds for all workers. `conversations` says whether they are to keep the turns
+    /// of a conversation together.
+    pub(crate) fn new(pinned: Option<Engine>, conversations: bool) -> Self {
         Self(Arc::new(State {
             pinned,
+            conversations,
             local: Mutex::default(),
             stale: Notify::new(),
+            unfit: Notify::new(),
             contexts: Mutex::default(),
         }))
     }
@@ -63,6 +70,12 @@ impl Releases {
     /// The release that was set for all workers.
     pub(super) fn pinned(&self) -> Option<&Engine> {
         self.0.pinned.as_ref()
+    }
+
+    /// Whether a worker is to keep conversations together and cannot. One of unknown release has the benefit of the
+    /// doubt.
+    pub(crate) fn loses_conversations(&self, engine: &Engine) -> bool {
+        self.0.conversations && !engine.schema().keeps_conversations()
     }
 
     // === the local generation worker ===
@@ -95,7 +108,29 @@ impl Releases {
         } else {
             tracing::info!(release = %engine, "the generation worker answers");
         }
+        if self.loses_conversations(&engine) {
+            // one that has served is not stopped for it: its clients would lose more than a warm cache
+            if local.engine.is_none() {
+                tracing::error!(
+                    release = %engine,
+                    "the generation worker is too old for --conversation-from, which needs {KEEPS_CONVERSATIONS}"
+                );
+                self.0.unfit.notify_one();
+            } else {
+                tracing::error!(
+                    release = %engine,
+                    "the generation worker was replaced by one that is too old for --conversation-from, which needs \
+                     {KEEPS_CONVERSATIONS}; not ready until it is replaced again"
+                );
+            }
+        }
         local.engine = Some(engine);
+    }
+
+    /// Waits until the local generation worker turns out, when it is heard of for the first time, to be of a release
+    /// that cannot do what the settings ask for.
+    pub(crate) async fn unfit(&self) {
+        self.0.unfit.notified().await;
     }
 
     /// The local generation worker could not be asked.
@@ -172,11 +207,13 @@ impl Context {
         known.as_ref().filter(|(_, until)| Instant::now() < *until).map(|(engine, _)| engine.clone())
     }
 
-    pub(super) fn learn(&self, answer: &Answer) {
+    /// Returns whether it is another release than before.
+    pub(super) fn learn(&self, answer: &Answer) -> bool {
         // one that is refused gets no request whose connection could fail, so its successor would not be noticed
         let lasting = answer.lasting && answer.engine.is_supported();
         let until = Instant::now() + if lasting { LASTING } else { SHORT };
-        *lock(&self.known) = Some((answer.engine.clone(), until));
+        let before = lock(&self.known).replace((answer.engine.clone(), until));
+        before.is_none_or(|(before, _)| before != answer.engine)
     }
 
     pub(super) fn failures(&self) -> u64 {

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | the routing header | `endpoint.rs` |
 //! | what a client may ask for, and what it may not send | `request.rs` and `request/`, `guard.rs` |
+//! | where a worker looks for a conversation | `conversation.rs` |
 //! | what a release knows: **one row a release** | `schema.rs`, read by `version.rs` and `shape.rs` |
 //! | the context request | `context.rs` |
 //! | the context reply: `finish_reason`, choices, a complete handoff | `reply.rs`, `token_ids.rs` |
@@ -31,6 +32,7 @@ mod fixtures;
 
 mod clean;
 mod context;
+mod conversation;
 mod generation;
 mod leak;
 mod params;
@@ -48,6 +50,7 @@ mod worker_error;
 pub use self::{
     clean::clean_generation_reply,
     context::context_body,
+    conversation::{CONVERSATION_HEADERS, SESSION_HEADER, names_conversation},
     generation::generation_body,
     leak::{MAX_RELAYED_ERROR, carries_state, may_carry_state},
     reply::{ContextReply, Due, GenerationId},
@@ -55,6 +58,6 @@ pub use self::{
     schema::{IdLayout, Knowledge, Schema},
     shape::Shape,
     terminal::{terminal_stream, terminal_whole},
-    version::{Engine, Release, SUPPORTED},
+    version::{Engine, KEEPS_CONVERSATIONS, Release, SUPPORTED},
     worker_error::{MAX_MESSAGE, worker_message},
 };
