@@ -1,6 +1,7 @@
 //! What all connections of one engine share.
 
 use crate::config::Config;
+use crate::conversation::Ranks;
 use crate::faults::Faults;
 use crate::kv::Store;
 use crate::release::Generation;
@@ -19,6 +20,7 @@ pub(crate) struct Shared {
     kv: Mutex<Store>,
     faults: Mutex<Faults>,
     log: Mutex<Log>,
+    ranks: Mutex<Ranks>,
 }
 
 /// The requests seen and refused, bounded.
@@ -40,6 +42,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     pub(crate) fn new(config: Config, generation: Generation, endpoint: String) -> Self {
+        let ranks = Mutex::new(Ranks::new(config.ranks, config.conversation_affinity));
         Self {
             config,
             generation,
@@ -48,6 +51,7 @@ impl Shared {
             kv: Mutex::default(),
             faults: Mutex::default(),
             log: Mutex::default(),
+            ranks,
         }
     }
 
@@ -73,6 +77,16 @@ impl Shared {
         }
     }
 
+    /// Places a request that was accepted on a rank.
+    pub(crate) fn place(&self, number: u64, conversation: Option<String>) -> usize {
+        let rank = locked(&self.ranks).place(conversation.as_deref());
+        let mut log = locked(&self.log);
+        if let Some(seen) = log.requests.iter_mut().rfind(|seen| seen.number == number) {
+            (seen.conversation, seen.rank) = (conversation, Some(rank));
+        }
+        rank
+    }
+
     /// Remembers a refusal.
     pub(crate) fn refused(&self, reason: &str) {
         let mut log = locked(&self.log);
@@ -94,6 +108,7 @@ impl Shared {
         let counts = &self.counts;
         let kv_ids = self.kv().held();
         let faults = self.faults().len();
+        let conversations = locked(&self.ranks).conversations();
         let log = locked(&self.log);
         State {
             kv_held: kv_ids.len(),
@@ -118,6 +133,7 @@ impl Shared {
             generation_requests: counts.generation_requests.get(),
             rejections: log.rejections.iter().cloned().collect(),
             faults,
+            conversations,
             body_bytes: counts.body_bytes.get(),
         }
     }
