@@ -257,7 +257,8 @@ impl Engines for Known {
 /// The whole stack, as a service for any server: what the binary runs, without its listeners, `/health` and `/ready`.
 ///
 /// It connects to the workers that `config` and the routing headers name, and needs a tokio runtime with time and
-/// network when it is called. It is not drained by itself: drop it when its server is done.
+/// network when it is called. It is not drained by itself: drop it when its server is done. A generation worker that is
+/// too old for `--conversation-from` ends a [`Sidecar`](crate::Sidecar); here it is an error in the log.
 ///
 /// ```
 /// use bytes::Bytes;

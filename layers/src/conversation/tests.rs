@@ -22,7 +22,10 @@ fn sources(list: &[&str]) -> Vec<IdSource> {
     list.iter().map(|text| text.parse().unwrap()).collect()
 }
 
-fn headers(list: &[(&'static str, &[u8])]) -> HeaderMap {
+/// Names and values of headers.
+type List<'a> = &'a [(&'static str, &'a [u8])];
+
+fn headers(list: List<'_>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in list {
         headers.append(*name, HeaderValue::from_bytes(value).unwrap());
@@ -77,7 +80,7 @@ fn an_id_in_a_header() {
     let long = "x".repeat(MAX_ID);
     let longer = "x".repeat(MAX_ID + 1);
     #[rustfmt::skip]
-    let cases: &[(&[(&'static str, &[u8])], Found)] = &[
+    let cases: &[(List<'_>, Found)] = &[
         (&[], Found::Absent),
         (&[("x-other", b"a")], Found::Absent),
         (&[("x-id", b"a")], id(b"a")),
@@ -155,7 +158,7 @@ fn the_first_usable_source_wins() {
     let all = ["header:x-a", "body:/b", "header:x-c"];
     let long = "x".repeat(MAX_ID + 1);
     #[rustfmt::skip]
-    let cases: &[(&[(&'static str, &[u8])], &str, Found)] = &[
+    let cases: &[(List<'_>, &str, Found)] = &[
         (&[("x-a", b"a"), ("x-c", b"c")], r#"{"b":"b"}"#, id(b"a")),
         (&[("x-c", b"c")], r#"{"b":"b"}"#, id(b"b")),
         (&[("x-c", b"c")], "{}", id(b"c")),

@@ -130,7 +130,10 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    fn headers(list: &[(&'static str, &[u8])]) -> HeaderMap {
+    /// Names and values of headers.
+    type List<'a> = &'a [(&'static str, &'a [u8])];
+
+    fn headers(list: List<'_>) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (name, value) in list {
             headers.append(*name, HeaderValue::from_bytes(value).unwrap());
@@ -142,7 +145,7 @@ mod tests {
     fn ids_in_headers() {
         use Generation::{G2Late, G3, G4, G4n};
         #[rustfmt::skip]
-        let table: &[(&[(&'static str, &[u8])], [Option<&str>; 3])] = &[
+        let table: &[(List<'_>, [Option<&str>; 3])] = &[
             (&[], [None; 3]),
             (&[("x-session-id", b"a")], [Some("a"); 3]),
             (&[("x-multi-turn-session-id", b"d"), ("x-session-affinity", b"c")], [Some("c"); 3]),
