@@ -94,7 +94,7 @@ async fn unless_asked_both_legs_carry_what_the_client_sent() {
         for body in bodies() {
             let mut text = body.to_string();
             if let Some(params) = params {
-                text = text.replacen('{', &format!(r#"{{ "conversation_params": {params} , "#), 1);
+                text = text.replacen('{', &format!(r#"{{"conversation_params": {params} , "#), 1);
             }
             let path = Ask::of(&body).path;
             let mut ask = world.post(&path, text.clone());
