@@ -76,6 +76,7 @@ mod tests {
     use tower_disagg::trtllm::{Engine, Release};
 
     use super::*;
+    use crate::engine::Wanted;
 
     fn ids(flags: &[&str], releases: &Releases) -> Ids {
         Ids::new(&Config::from_args(flags.iter().copied()).unwrap(), releases.clone())
@@ -94,14 +95,17 @@ mod tests {
     #[test]
     fn a_node_and_a_process_are_laid_out_alike_for_every_release() {
         for engine in [Engine::Unknown, release("1.3.0rc5"), release("1.3.0rc24")] {
-            let ids = ids(&["--node-id", "200", "--process-id", "33"], &Releases::new(Some(engine)));
+            let ids = ids(
+                &["--node-id", "200", "--process-id", "33"],
+                &Releases::new(Some(engine), Wanted::default()),
+            );
             assert_eq!(identities(&ids).1, 200 * 64 + 33);
         }
     }
 
     #[test]
     fn a_slot_is_laid_out_as_the_generation_worker_has_it() {
-        let releases = Releases::new(None);
+        let releases = Releases::new(None, Wanted::default());
         let ids = ids(&["--machine-id", "1020"], &releases);
         let legacy = || identities(&ids).0 == 1020;
         let current = || identities(&ids).1 == 1020;
@@ -126,7 +130,7 @@ mod tests {
     #[test]
     fn a_slot_is_laid_out_for_a_release_that_is_set() {
         for (text, is_legacy) in [("1.3.0rc20", true), ("1.3.0rc24", false)] {
-            let ids = ids(&["--machine-id", "1020"], &Releases::new(Some(release(text))));
+            let ids = ids(&["--machine-id", "1020"], &Releases::new(Some(release(text)), Wanted::default()));
             let (legacy, current) = identities(&ids);
             assert_eq!((legacy == 1020, current == 1020), (is_legacy, !is_legacy));
         }
@@ -134,7 +138,7 @@ mod tests {
 
     #[test]
     fn no_id_comes_twice_while_the_layout_changes() {
-        let releases = Releases::new(None);
+        let releases = Releases::new(None, Wanted::default());
         let ids = ids(&["--machine-id", "7"], &releases);
         let mut seen = HashSet::new();
         for turn in 0..200 {
@@ -145,7 +149,7 @@ mod tests {
 
     #[test]
     fn without_an_identity_ids_are_random() {
-        let ids = ids(&[], &Releases::new(None));
+        let ids = ids(&[], &Releases::new(None, Wanted::default()));
         let made: Vec<u64> = (0..64).map(|_| ids.make().unwrap().get()).collect();
         assert!(!made.is_sorted());
     }

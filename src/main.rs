@@ -29,6 +29,8 @@ async fn run(config: Config) -> ExitCode {
     tokio::spawn(sidecar.handle().obey(signals));
     match sidecar.run().await {
         Outcome::Complete => ExitCode::SUCCESS,
+        // the settings cannot be had, which is known only now
+        Outcome::EngineTooOld => ExitCode::from(2),
         _ => ExitCode::FAILURE,
     }
 }

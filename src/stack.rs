@@ -18,6 +18,7 @@ use tower_disagg::{
     check,
     context::ContextLayer,
     contract::{ContractLayer, PassthroughBody},
+    conversation::ConversationLayer,
     error::BoxError,
     generation::{Engines, GenerationLayer, SharedKey},
     handoff::{Handoff, Minted, Open, Primed, Validated},
@@ -35,7 +36,7 @@ use crate::{
     admission::AdmissionLayer,
     client::{GatherBody, HttpClient, IdleLayer, failure, is_connection_failure},
     config::{Config, EngineVersion, Passthrough as Mode, Switch, is_allowed},
-    engine::{ContextGateLayer, GenerationGateLayer, PROBE_REPLY, Releases},
+    engine::{ContextGateLayer, GenerationGateLayer, PROBE_REPLY, Releases, Wanted},
     ids::Ids,
     passthrough::Passthrough,
     retry::ContextRetries,
@@ -88,7 +89,9 @@ impl Assembly {
             Switch::Off => Settler::off(),
         };
         let signing_key = config.auth_key_file.as_ref().map(|file| SharedKey::new(file.key().clone()));
-        let releases = Releases::new(pinned, signing_key.is_some());
+        let wanted =
+            Wanted { signatures: signing_key.is_some(), conversations: !config.conversation_from.is_empty() };
+        let releases = Releases::new(pinned, wanted);
         Self {
             budget: BufferBudget::new(config.max_buffered_bytes),
             cancel: CancelLayer::new(),
@@ -127,6 +130,11 @@ impl Assembly {
     pub(crate) fn gauge(&self) {
         metrics::gauge!("disagg_buffered_bytes").set(self.budget.held() as f64);
         metrics::gauge!("disagg_settlements_active").set(self.settler.active() as f64);
+    }
+
+    /// Waits until it is known that the local generation worker cannot do what the settings ask for.
+    pub(crate) async fn unfit_engine(&self) {
+        self.releases.unfit().await;
     }
 
     /// Refuses handoffs that the local generation worker could not take over.
@@ -234,6 +242,7 @@ impl Assembly {
         let context = ContextLayer::new(self.context_leg()).settle(self.settler.clone());
         let context = check::<Request<Handoff<Minted>>, _>(context.layer(terminal));
         let handoff = ServiceBuilder::new()
+            .layer(ConversationLayer::new(self.config.conversation_from.clone()))
             .retry(ContextRetries::new(self.config.context_retries))
             .layer(self.generation_gate())
             .layer(MintLayer::new(self.ids.clone()))
@@ -267,7 +276,8 @@ impl Engines for Known {
 ///
 /// It connects to the workers that `config` and the routing headers name, and needs a tokio runtime with time and
 /// network when it is called. It is not drained by itself: drop it when its server is done. The key of `--auth-key-file`
-/// stays the one that was read with the settings; only a [`Sidecar`](crate::Sidecar) reads it again.
+/// stays the one that was read with the settings; only a [`Sidecar`](crate::Sidecar) reads it again. A generation worker
+/// that is too old for `--conversation-from` ends a `Sidecar`; here it is an error in the log.
 ///
 /// Call it once and clone the service: each call makes a pool of connections, limits and, where `config` sets an
 /// identity for request ids, a maker of ids. Two makers of one identity would repeat each other's ids.

@@ -73,6 +73,7 @@ fn describe() {
     describe_counter!("disagg_requests_total", "Requests that have ended, by outcome");
     describe_counter!("disagg_refused_requests_total", "Requests that were not let in, by reason");
     describe_counter!("disagg_context_retries_total", "Context legs that were tried again");
+    describe_counter!("disagg_conversation_ids_total", "Handoffs looked at for a conversation, by result");
     describe_counter!("disagg_settlements_total", "Handoffs finished without a client, by result");
     describe_counter!("disagg_orphaned_handoffs_total", "Handoffs left on a context worker, by reason");
     describe_counter!(

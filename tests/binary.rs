@@ -205,6 +205,17 @@ async fn settings_that_are_wrong_stop_the_start() {
         (&[], &[("DISAGG_MACHINE_ID", "65536")], "--machine-id"),
         (&["--config", &identity], none, "--process-id"),
         (&["--log", "a=b=c"], none, "--log"),
+        (&["--conversation-from", "x-session-id"], none, "header:NAME"),
+        (
+            &["--conversation-from", "body:/user", "--engine-version", "1.3.0rc20"],
+            none,
+            "1.3.0rc21 and newer",
+        ),
+        (
+            &["--engine-version", "1.3.0rc5"],
+            &[("DISAGG_CONVERSATION_FROM", "body:/user")],
+            "--conversation-from",
+        ),
         (&[], &[("DISAGG_MAX_IN_FLIGHT", "none")], "--max-in-flight"),
         (&["--config", "/no/such/file.toml"], none, "/no/such/file.toml"),
         (&["--config", &unknown], none, "max-in-flght"),
@@ -236,6 +247,42 @@ async fn settings_that_are_wrong_stop_the_start() {
         let output = Command::new(BINARY).arg(flag).output().unwrap();
         assert_eq!(output.status.code(), Some(0));
         assert!(String::from_utf8_lossy(&output.stdout).contains(said));
+    }
+}
+
+#[tokio::test]
+async fn a_worker_that_is_too_old_for_a_setting_ends_it() {
+    let context = Engine::start(Config::new(Role::Context)).await.unwrap();
+    for (release, sources, ends) in [
+        ("1.3.0rc20", "header:x-chat-id", true),
+        ("1.3.0rc20", "", false),
+        ("1.3.0rc21", "header:x-chat-id,body:/user", false),
+    ] {
+        let generation = Engine::start(Config::new(Role::Generation).release(release)).await.unwrap();
+        let environment = [("DISAGG_CONVERSATION_FROM", sources)];
+        let environment = if sources.is_empty() { &[][..] } else { &environment };
+        let mut process = Process::start(&generation, &[], environment).await;
+        if !ends {
+            let body = chat_body("served", true);
+            let ask = Ask::of(&body).via(&context.hostport()).header("x-chat-id", "7f3a");
+            Answer::of(&Client::http1(process.data).await.send(&ask).await).is(&expected_answer(&body));
+            let seen = generation.state().requests.pop().unwrap();
+            assert_eq!(seen.header("x-session-id"), (!sources.is_empty()).then_some("7f3a"));
+            process.signal("TERM");
+        }
+        let (status, log) = process.end().await;
+        assert_eq!(status.code(), Some(if ends { 2 } else { 0 }), "{log}");
+        let said: Vec<Value> = log
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .filter(|line: &Value| line["level"] == "ERROR")
+            .collect();
+        assert_eq!(said.len(), usize::from(ends), "{log}");
+        for line in said {
+            assert_eq!(line["release"], release);
+            let message = line["message"].as_str().unwrap();
+            assert!(message.contains("--conversation-from") && message.contains("1.3.0rc21"), "{message}");
+        }
     }
 }
 

@@ -37,6 +37,7 @@
 //! | 1 | [`RespondLayer`] | any | errors become answers | `Infallible` |
 //! | 2 | [`CancelLayer`] | any `Request<B>` | counted until its body ends | unchanged |
 //! | 3 | [`ContractLayer`] | `Request<B>` → [`Validated`]; without a routing header to the passthrough service | of either service | `BoxError` |
+//! | – | [`ConversationLayer`], when asked for | any [`Handoff`](handoff::Handoff), unchanged but for a header | unchanged | unchanged |
 //! | – | *retry goes here* | | | |
 //! | 4 | [`MintLayer`] | [`Validated`] → [`Minted`] | id mirrored in the extensions | `BoxError` |
 //! | 5 | [`ContextLayer`] | [`Minted`] → [`Primed`] | unchanged | `BoxError` |
@@ -126,6 +127,7 @@
 //! [`RespondLayer`]: respond::RespondLayer
 //! [`CancelLayer`]: cancel::CancelLayer
 //! [`ContractLayer`]: contract::ContractLayer
+//! [`ConversationLayer`]: conversation::ConversationLayer
 //! [`MintLayer`]: mint::MintLayer
 //! [`ContextLayer`]: context::ContextLayer
 //! [`TerminalLayer`]: terminal::TerminalLayer
@@ -141,6 +143,7 @@ mod call;
 pub mod cancel;
 pub mod context;
 pub mod contract;
+pub mod conversation;
 pub mod error;
 pub mod generation;
 pub mod handoff;

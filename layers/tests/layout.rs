@@ -15,7 +15,8 @@ mod uses;
 
 /// What layers are built on. These do not know of any layer.
 const CORE: [&str; 9] = ["body", "buffer", "call", "error", "handoff", "json", "leg", "settle", "trtllm"];
-const LAYERS: [&str; 7] = ["cancel", "contract", "context", "generation", "mint", "respond", "terminal"];
+const LAYERS: [&str; 8] =
+    ["cancel", "contract", "context", "conversation", "generation", "mint", "respond", "terminal"];
 /// May use everything.
 const ASSEMBLY: [&str; 1] = ["stack"];
 /// Used by tests only.

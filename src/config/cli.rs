@@ -5,6 +5,8 @@ use clap::{
     builder::{PathBufValueParser, TypedValueParser},
 };
 
+use tower_disagg::conversation::IdSource;
+
 use super::{
     allow::AllowEntry,
     value::{EngineVersion, GenerationUrl, LogFilter, bytes, duration, positive_duration},
@@ -150,6 +152,14 @@ pub struct Config {
     #[arg(long, value_name = "TIME", env = "DISAGG_SETTLE_TIMEOUT", help_heading = HANDOFF)]
     #[arg(value_parser = positive_duration, default_value = "30s")]
     pub settle_timeout: Duration,
+
+    /// Where a request says which conversation it belongs to: header:NAME or body:/POINTER (repeatable, first one wins)
+    ///
+    /// The id goes to both workers in x-session-id, so that they can keep the turns of a conversation on one rank. Needs
+    /// engines of 1.3.0rc21 and newer. Unset: both get the client's headers as they are.
+    #[arg(long, value_name = "SOURCE", env = "DISAGG_CONVERSATION_FROM", help_heading = HANDOFF)]
+    #[arg(action = ArgAction::Append, value_delimiter = ',')]
+    pub conversation_from: Vec<IdSource>,
 
     /// After SIGTERM, SIGINT or POST /drain: how long requests in flight may take to finish
     #[arg(long, value_name = "TIME", env = "DISAGG_DRAIN_TIMEOUT", help_heading = SHUTDOWN)]

@@ -8,6 +8,7 @@ mod value;
 use std::{error::Error, ffi::OsString, fmt, path::Path};
 
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, error::ErrorKind};
+use tower_disagg::trtllm::{Engine, KEEPS_CONVERSATIONS};
 
 pub(crate) use self::allow::is_allowed;
 pub use self::{
@@ -106,18 +107,33 @@ fn with_file(
 
 /// What one flag asks of another. Not left to clap, for which a value from the file is a default.
 fn check(mut command: Command, config: Config) -> Result<Config, ConfigError> {
-    let problem = match (config.node_id, config.process_id, config.machine_id) {
-        (Some(_), None, _) => Some("--node-id needs --process-id"),
-        (None, Some(_), _) => Some("--process-id needs --node-id"),
-        (Some(_), Some(_), Some(_)) => {
-            Some("--machine-id cannot be used with --node-id and --process-id: expected one identity")
-        }
-        _ => None,
-    };
-    match problem {
+    match identity(&config).or_else(|| conversations(&config)) {
         Some(problem) => Err(ConfigError(command.error(ErrorKind::ArgumentConflict, problem))),
         None => Ok(config),
     }
+}
+
+fn identity(config: &Config) -> Option<String> {
+    let problem = match (config.node_id, config.process_id, config.machine_id) {
+        (Some(_), None, _) => "--node-id needs --process-id",
+        (None, Some(_), _) => "--process-id needs --node-id",
+        (Some(_), Some(_), Some(_)) => {
+            "--machine-id cannot be used with --node-id and --process-id: expected one identity"
+        }
+        _ => return None,
+    };
+    Some(problem.to_owned())
+}
+
+/// A release that is not pinned is asked for when the sidecar runs.
+fn conversations(config: &Config) -> Option<String> {
+    let EngineVersion::Pinned(release) = &config.engine_version else { return None };
+    let able = Engine::Known(release.clone()).schema().keeps_conversations();
+    (!config.conversation_from.is_empty() && !able).then(|| {
+        format!(
+            "--conversation-from needs engines of {KEEPS_CONVERSATIONS}, and --engine-version is {release}"
+        )
+    })
 }
 
 #[cfg(test)]

@@ -49,6 +49,7 @@ fn the_interface_is_the_documented_one() {
         ("connect-timeout", Some("5s")),
         ("context-retries", Some("1")),
         ("context-timeout", Some("180s")),
+        ("conversation-from", None),
         ("drain-grace", Some("0s")),
         ("drain-timeout", Some("30s")),
         ("engine-version", Some("auto")),
@@ -168,6 +169,11 @@ fn bad_settings_are_refused_by_name() {
         (&["--allow-context", "no-port"], "--allow-context"),
         (&["--passthrough", "maybe"], "--passthrough"),
         (&["--settle", "maybe"], "--settle"),
+        (&["--conversation-from", "x-session-id"], "header:NAME or body:/POINTER"),
+        (&["--conversation-from", "header:x y"], "--conversation-from"),
+        (&["--conversation-from", "body:user"], "starts with a slash"),
+        (&["--conversation-from", "body:/user,x"], "--conversation-from"),
+        (&["--conversation-from", ""], "--conversation-from"),
         (&["--context-retries=-1"], "--context-retries"),
         (&["--node-id", "256", "--process-id", "0"], "--node-id"),
         (&["--node-id", "1", "--process-id", "64"], "--process-id"),
@@ -267,6 +273,47 @@ fn key_files() {
             assert!(!text.contains("CC") && !text.contains("CANARY"), "{text}");
         }
     }
+}
+
+#[test]
+fn conversation_sources() {
+    let config = parse(["--conversation-from", "header:X-A,body:/b/c", "--conversation-from", "header:x-d"]);
+    let written: Vec<_> = config.unwrap().conversation_from.iter().map(ToString::to_string).collect();
+    assert_eq!(written, ["header:x-a", "body:/b/c", "header:x-d"]);
+    let file = TempFile::new("conversation-from = [\"header:x-a\", \"body:/b\"]");
+    assert_eq!(parse(["--config", file.path()]).unwrap().conversation_from.len(), 2);
+    assert_eq!(parse([]).unwrap().conversation_from, []);
+}
+
+#[test]
+fn a_pinned_release_has_to_keep_conversations_when_that_is_asked_for() {
+    const ASKED: [&str; 2] = ["--conversation-from", "header:x-a"];
+    for (release, able) in [
+        ("1.3.0rc3", false),
+        ("1.3.0rc20", false),
+        ("1.3.0rc20.post1", false),
+        ("1.3.0rc21", true),
+        ("1.4.0rc1", true),
+        ("auto", true),
+    ] {
+        let pinned = ["--engine-version", release];
+        assert!(Config::from_args(pinned).is_ok(), "{release}: nothing is asked for");
+        match Config::from_args([ASKED, pinned].concat()) {
+            Ok(_) => assert!(able, "{release}"),
+            Err(error) => {
+                assert!(!able, "{release}: {error}");
+                assert_eq!(error.0.exit_code(), 2);
+                let text = error.to_string();
+                for part in ["--conversation-from", "1.3.0rc21", &format!("--engine-version is {release}")] {
+                    assert!(text.contains(part), "{text}");
+                }
+            }
+        }
+    }
+    // From the file, where clap takes them for defaults.
+    let file = TempFile::new("conversation-from = \"body:/user\"\nengine-version = \"1.3.0rc20\"");
+    let error = parse(["--config", file.path()]).unwrap_err().to_string();
+    assert!(error.contains("--conversation-from needs"), "{error}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use http::{Request, Response, uri::Authority};
 use tower_disagg::{
     error::BoxError,
     leg::{LegBody, LegError, LegErrorKind},
-    trtllm::{Engine, SUPPORTED},
+    trtllm::{Engine, KEEPS_CONVERSATIONS, SUPPORTED},
 };
 use tower_layer::Layer;
 use tower_service::Service;
@@ -114,9 +114,16 @@ impl<P: VersionProbe> ContextGateLayer<P> {
         }
         match probe::ask(self.probe.clone(), authority).await {
             Ok(answer) => {
-                entry.learn(&answer);
+                let news = entry.learn(&answer);
                 tracing::debug!(%authority, release = %answer.engine, "asked a context worker for its release");
                 self.releases.note_newer(&answer.engine);
+                if news && answer.engine.is_supported() && self.releases.loses_conversations(&answer.engine) {
+                    tracing::warn!(
+                        %authority,
+                        release = %answer.engine,
+                        "a context worker is too old to keep conversations together: {KEEPS_CONVERSATIONS} can"
+                    );
+                }
                 Ok(answer.engine)
             }
             Err(error) => {

@@ -140,6 +140,11 @@ impl<P: VersionProbe> GenerationGateLayer<P> {
         self.releases.local()
     }
 
+    /// Whether a worker of this release cannot keep conversations together, although it is to.
+    pub(crate) fn loses_conversations(&self, engine: &Engine) -> bool {
+        self.releases.loses_conversations(engine)
+    }
+
     /// The worker was not well, so what answers next may be another one.
     pub(crate) fn doubt(&self) {
         self.releases.doubt_local();

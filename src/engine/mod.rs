@@ -13,7 +13,7 @@ pub(crate) use self::{
     context::ContextGateLayer,
     generation::{GenerationGateLayer, watch},
     probe::PROBE_REPLY,
-    releases::Releases,
+    releases::{Releases, Wanted},
 };
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::{
 };
 
 use tokio::{sync::Notify, time::Instant};
-use tower_disagg::trtllm::Engine;
+use tower_disagg::trtllm::{Engine, KEEPS_CONVERSATIONS};
 
 use super::probe::Answer;
 
@@ -19,14 +19,25 @@ pub(crate) struct Releases(Arc<State>);
 #[derive(Debug)]
 struct State {
     pinned: Option<Engine>,
-    signing: bool,
+    wanted: Wanted,
     local: Mutex<Local>,
     /// Held by the one that asks the local generation worker.
     asking_local: tokio::sync::Mutex<()>,
     stale: Notify,
+    /// The first release that was heard of the local generation worker cannot do what it is to do.
+    unfit: Notify,
     contexts: Mutex<HashMap<Box<str>, Arc<Context>>>,
     /// Releases newer than any known, of which the log has been told.
     newer: Mutex<Vec<Engine>>,
+}
+
+/// What the settings ask of workers that not every release can do.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Wanted {
+    /// The local generation worker should look at signatures.
+    pub(crate) signatures: bool,
+    /// Workers are to keep conversations together.
+    pub(crate) conversations: bool,
 }
 
 #[derive(Debug, Default)]
@@ -62,15 +73,15 @@ const MOST: usize = 1024;
 const MOST_NEWER: usize = 16;
 
 impl Releases {
-    /// Nothing is known yet, or `pinned` holds for all workers. `signing`: generation requests are signed, which the local
-    /// worker should look at.
-    pub(crate) fn new(pinned: Option<Engine>, signing: bool) -> Self {
+    /// Nothing is known yet, or `pinned` holds for all workers.
+    pub(crate) fn new(pinned: Option<Engine>, wanted: Wanted) -> Self {
         let releases = Self(Arc::new(State {
             pinned,
-            signing,
+            wanted,
             local: Mutex::default(),
             asking_local: tokio::sync::Mutex::default(),
             stale: Notify::new(),
+            unfit: Notify::new(),
             contexts: Mutex::default(),
             newer: Mutex::default(),
         }));
@@ -90,7 +101,7 @@ impl Releases {
 
     /// Tells the log that signatures keep nobody out of the generation worker. They do no harm where nobody looks at them.
     fn note_unchecked(&self, engine: &Engine) {
-        if self.0.signing && engine.is_supported() && !engine.schema().checks_signatures() {
+        if self.0.wanted.signatures && engine.is_supported() && !engine.schema().checks_signatures() {
             tracing::warn!(
                 release = %engine,
                 "requests are signed, but the generation worker's release does not check signatures: whoever can reach \
@@ -114,6 +125,12 @@ impl Releases {
     /// The release that was set for all workers.
     pub(super) fn pinned(&self) -> Option<&Engine> {
         self.0.pinned.as_ref()
+    }
+
+    /// Whether a worker is to keep conversations together and cannot. One of unknown release has the benefit of the
+    /// doubt.
+    pub(crate) fn loses_conversations(&self, engine: &Engine) -> bool {
+        self.0.wanted.conversations && !engine.schema().keeps_conversations()
     }
 
     // === the local generation worker ===
@@ -145,7 +162,29 @@ impl Releases {
             tracing::info!(release = %engine, "the generation worker answers");
         }
         self.note_unchecked(&engine);
+        if self.loses_conversations(&engine) {
+            // one that has served is not stopped for it: its clients would lose more than a warm cache
+            if local.engine.is_none() {
+                tracing::error!(
+                    release = %engine,
+                    "the generation worker is too old for --conversation-from, which needs {KEEPS_CONVERSATIONS}"
+                );
+                self.0.unfit.notify_one();
+            } else {
+                tracing::error!(
+                    release = %engine,
+                    "the generation worker was replaced by one that is too old for --conversation-from, which needs \
+                     {KEEPS_CONVERSATIONS}; not ready until it is replaced again"
+                );
+            }
+        }
         local.engine = Some(engine);
+    }
+
+    /// Waits until the local generation worker turns out, when it is heard of for the first time, to be of a release
+    /// that cannot do what the settings ask for.
+    pub(crate) async fn unfit(&self) {
+        self.0.unfit.notified().await;
     }
 
     /// The right to ask the local generation worker.
@@ -245,11 +284,13 @@ impl Context {
         known.as_ref().filter(|(_, until)| Instant::now() < *until).map(|(engine, _)| engine.clone())
     }
 
-    pub(super) fn learn(&self, answer: &Answer) {
+    /// Returns whether it is another release than before.
+    pub(super) fn learn(&self, answer: &Answer) -> bool {
         // one that is refused gets no request whose connection could fail, so its successor would not be noticed
         let lasting = answer.lasting && answer.engine.is_supported();
         let until = Instant::now() + if lasting { LASTING } else { SHORT };
-        *lock(&self.known) = Some((answer.engine.clone(), until));
+        let before = lock(&self.known).replace((answer.engine.clone(), until));
+        before.is_none_or(|(before, _)| before != answer.engine)
     }
 
     pub(super) fn failures(&self) -> u64 {

@@ -102,7 +102,7 @@ where
 
 #[tokio::test(start_paused = true)]
 async fn a_context_worker_is_asked_once_an_hour() {
-    let (workers, releases) = (Workers::default(), Releases::new(None, false));
+    let (workers, releases) = (Workers::default(), Releases::new(None, Wanted::default()));
     workers.say("c:1", RC24);
     let (leg, calls) = leg(None);
     let gate = ContextGateLayer::new(releases.clone(), workers.probe()).layer(leg);
@@ -138,7 +138,7 @@ async fn what_context_workers_may_say() {
         (Said::Fails(Connect), Err(Connect), true),
         (Said::Fails(Lost), Err(Lost), true),
     ] {
-        let (workers, releases) = (Workers::default(), Releases::new(None, false));
+        let (workers, releases) = (Workers::default(), Releases::new(None, Wanted::default()));
         workers.say("c:1", said);
         let (leg, calls) = leg(None);
         let gate = ContextGateLayer::new(releases, workers.probe()).layer(leg);
@@ -159,7 +159,7 @@ async fn a_failed_connection_makes_it_unknown_again() {
         (LegErrorKind::Interrupted, false),
         (LegErrorKind::Timeout, false),
     ] {
-        let (workers, releases) = (Workers::default(), Releases::new(None, false));
+        let (workers, releases) = (Workers::default(), Releases::new(None, Wanted::default()));
         workers.say("c:1", RC24);
         let gate = ContextGateLayer::new(releases.clone(), workers.probe()).layer(leg(Some(kind)).0);
         assert_eq!(call(&gate, "c:1").await, Err(kind));
@@ -169,7 +169,7 @@ async fn a_failed_connection_makes_it_unknown_again() {
 
 #[tokio::test]
 async fn one_asks_for_all() {
-    let (workers, releases) = (Workers::default(), Releases::new(None, false));
+    let (workers, releases) = (Workers::default(), Releases::new(None, Wanted::default()));
     workers.say("c:1", RC24);
     let gate = ContextGateLayer::new(releases, workers.probe()).layer(leg(None).0);
     let (a, b, c) = tokio::join!(call(&gate, "c:1"), call(&gate, "c:1"), call(&gate, "c:1"));
@@ -184,7 +184,7 @@ async fn one_asks_for_all() {
 
 #[tokio::test]
 async fn whoever_asks_may_leave() {
-    let (workers, releases) = (Workers::default(), Releases::new(None, false));
+    let (workers, releases) = (Workers::default(), Releases::new(None, Wanted::default()));
     workers.say("c:1", RC24);
     let gate = ContextGateLayer::new(releases, workers.probe()).layer(leg(None).0);
     {
@@ -205,7 +205,7 @@ async fn tokio_test_poll<F: Future>(mut future: std::pin::Pin<&mut F>) {
 
 #[tokio::test(start_paused = true)]
 async fn the_number_of_context_workers_remembered_is_bounded() {
-    let (workers, releases) = (Workers::default(), Releases::new(None, false));
+    let (workers, releases) = (Workers::default(), Releases::new(None, Wanted::default()));
     let gate = ContextGateLayer::new(releases.clone(), workers.probe()).layer(leg(None).0);
     for port in 1..=1100 {
         let authority = format!("c:{port}");
@@ -223,7 +223,7 @@ async fn the_number_of_context_workers_remembered_is_bounded() {
 async fn a_flood_of_endpoints_costs_a_known_worker_nothing() {
     const FLOOD: usize = 5000;
     for said in [None, Some(Said::Reply(200, "junk")), Some(OLD)] {
-        let (workers, releases) = (Workers::default(), Releases::new(None, false));
+        let (workers, releases) = (Workers::default(), Releases::new(None, Wanted::default()));
         workers.say("c:1", RC24);
         let gate = ContextGateLayer::new(releases.clone(), workers.probe()).layer(leg(None).0);
         call(&gate, "c:1").await.unwrap();
@@ -253,19 +253,23 @@ async fn a_flood_of_endpoints_costs_a_known_worker_nothing() {
 
 #[tokio::test]
 async fn a_release_newer_than_known_is_news_once() {
-    let releases = Releases::new(None, false);
+    let releases = Releases::new(None, Wanted::default());
     assert!(!releases.is_news(&Engine::Unknown) && !releases.is_news(&release("1.3.0rc24")));
     assert!(releases.is_news(&release("9.9.9")) && !releases.is_news(&release("9.9.9+cu13")));
     assert!(releases.is_news(&release("9.9.10")));
     // whoever is asked may say what it likes
     let said = (0..1000).filter(|patch| releases.is_news(&release(&format!("10.0.{patch}")))).count();
     assert_eq!(said, 14);
-    assert!(!Releases::new(Some(release("9.9.9")), false).is_news(&release("9.9.9")), "said at the start");
+    assert!(
+        !Releases::new(Some(release("9.9.9")), Wanted::default()).is_news(&release("9.9.9")),
+        "said at the start"
+    );
 }
 
 #[tokio::test]
 async fn a_pinned_release_asks_nobody() {
-    let (workers, releases) = (Workers::default(), Releases::new(Some(release("1.3.0rc20")), false));
+    let (workers, releases) =
+        (Workers::default(), Releases::new(Some(release("1.3.0rc20")), Wanted::default()));
     let gate = ContextGateLayer::new(releases.clone(), workers.probe()).layer(leg(None).0);
     call(&gate, "c:1").await.unwrap();
     let gate = generation_gate(&releases, &workers).layer(leg(None).0);
@@ -293,7 +297,7 @@ async fn what_the_generation_worker_may_say() {
         (Said::Fails(LegErrorKind::Connect), Some((503, "generation_unreachable")), false),
         (Said::Fails(LegErrorKind::Lost), Some((503, "generation_unreachable")), false),
     ] {
-        let (workers, releases) = (Workers::default(), Releases::new(None, false));
+        let (workers, releases) = (Workers::default(), Releases::new(None, Wanted::default()));
         workers.say("g:1", said);
         let (leg, calls) = leg(None);
         let gate = generation_gate(&releases, &workers).layer(leg);
@@ -321,7 +325,7 @@ async fn one_asks_the_generation_worker_for_all() {
         (OLD, Err("unsupported_engine_version")),
         (Said::Fails(LegErrorKind::Connect), Err("generation_unreachable")),
     ] {
-        let (workers, releases) = (Workers::default(), Releases::new(None, false));
+        let (workers, releases) = (Workers::default(), Releases::new(None, Wanted::default()));
         workers.say("g:1", said);
         let gate = generation_gate(&releases, &workers).layer(leg(None).0);
         let call = async || {
@@ -337,7 +341,7 @@ async fn one_asks_the_generation_worker_for_all() {
 
 #[tokio::test]
 async fn whoever_asks_the_generation_worker_may_leave() {
-    let (workers, releases) = (Workers::default(), Releases::new(None, false));
+    let (workers, releases) = (Workers::default(), Releases::new(None, Wanted::default()));
     workers.say("g:1", RC24);
     let gate = generation_gate(&releases, &workers).layer(leg(None).0);
     {
@@ -350,7 +354,7 @@ async fn whoever_asks_the_generation_worker_may_leave() {
 
 #[tokio::test]
 async fn a_doubted_generation_worker_is_asked_again() {
-    let (workers, releases) = (Workers::default(), Releases::new(None, false));
+    let (workers, releases) = (Workers::default(), Releases::new(None, Wanted::default()));
     workers.say("g:1", RC24);
     let gate = generation_gate(&releases, &workers).layer(leg(None).0);
     call(&gate, "x:1").await.unwrap();
@@ -368,7 +372,7 @@ async fn a_doubted_generation_worker_is_asked_again() {
 
 #[tokio::test(start_paused = true)]
 async fn it_is_asked_until_it_answers_and_again_when_in_doubt() {
-    let (workers, releases) = (Workers::default(), Releases::new(None, false));
+    let (workers, releases) = (Workers::default(), Releases::new(None, Wanted::default()));
     let task = tokio::spawn(watch(generation_gate(&releases, &workers)));
     tokio::time::sleep(Duration::from_secs(60)).await;
     let asked = workers.asked();
@@ -387,7 +391,7 @@ async fn it_is_asked_until_it_answers_and_again_when_in_doubt() {
 
 #[tokio::test(start_paused = true)]
 async fn it_is_asked_again_from_time_to_time() {
-    let (workers, releases) = (Workers::default(), Releases::new(None, false));
+    let (workers, releases) = (Workers::default(), Releases::new(None, Wanted::default()));
     workers.say("g:1", RC24);
     let task = tokio::spawn(watch(generation_gate(&releases, &workers)));
     tokio::time::sleep(Duration::from_secs(3600)).await;
@@ -411,12 +415,144 @@ async fn it_is_asked_again_from_time_to_time() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_watch_what_it_said_runs_out() {
-    let (workers, releases) = (Workers::default(), Releases::new(None, false));
+    let (workers, releases) = (Workers::default(), Releases::new(None, Wanted::default()));
     workers.say("g:1", RC24);
     let gate = generation_gate(&releases, &workers).layer(leg(None).0);
     for (after, questions) in [(0, 1), (3599, 0), (1, 1)] {
         advance(Duration::from_secs(after)).await;
         call(&gate, "x:1").await.unwrap();
         assert_eq!(workers.asked(), questions);
+    }
+}
+
+// === conversations ===
+
+/// Lines of warnings and errors of this thread, as long as the guard is there.
+#[derive(Debug, Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn start(&self) -> tracing::subscriber::DefaultGuard {
+        let writer = self.clone();
+        let lines =
+            tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).without_time().with_ansi(false);
+        tracing::subscriber::set_default(lines.with_writer(move || writer.clone()).finish())
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let text = std::mem::take(&mut *self.0.lock().unwrap());
+        String::from_utf8(text).unwrap().lines().map(str::to_owned).collect()
+    }
+}
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+const RC20: Said = Said::Reply(200, r#"{"version":"1.3.0rc20"}"#);
+const RC21: Said = Said::Reply(200, r#"{"version":"1.3.0rc21"}"#);
+
+/// Whether somebody who waits for it is told that the first generation worker was unfit.
+async fn is_unfit(releases: &Releases) -> bool {
+    tokio::time::timeout(Duration::from_millis(1), releases.unfit()).await.is_ok()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_generation_worker_that_is_too_old_for_conversations_is_unfit() {
+    let unknown = Said::Reply(404, "");
+    for (said, conversations, unfit) in [
+        (RC20, true, true),
+        (OLD, true, true),
+        (RC21, true, false),
+        (unknown, true, false),
+        (Said::Reply(503, ""), true, false),
+        (Said::Fails(LegErrorKind::Connect), true, false),
+        (RC20, false, false),
+        (OLD, false, false),
+    ] {
+        let log = Log::default();
+        let _logged = log.start();
+        let (workers, releases) =
+            (Workers::default(), Releases::new(None, Wanted { conversations, ..Wanted::default() }));
+        workers.say("g:1", said);
+        let task = tokio::spawn(watch(generation_gate(&releases, &workers)));
+        assert_eq!(is_unfit(&releases).await, unfit);
+        // It is said once, and only once.
+        tokio::time::sleep(Duration::from_secs(3 * 3600)).await;
+        assert!(!is_unfit(&releases).await);
+        let said: Vec<_> =
+            log.lines().into_iter().filter(|line| line.contains("--conversation-from")).collect();
+        assert_eq!(said.len(), usize::from(unfit), "{said:?}");
+        for line in said {
+            assert!(
+                line.contains("ERROR") && line.contains("1.3.0rc21") && line.contains("release=1."),
+                "{line}"
+            );
+        }
+        task.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_generation_worker_that_was_replaced_by_one_too_old_is_not_ready_and_no_reason_to_end() {
+    let log = Log::default();
+    let _logged = log.start();
+    let (workers, releases) =
+        (Workers::default(), Releases::new(None, Wanted { conversations: true, ..Wanted::default() }));
+    let gate = generation_gate(&releases, &workers);
+    for (said, loses, lines) in [
+        (RC21, false, 0),
+        (RC20, true, 1),
+        (RC20, true, 0),
+        (RC24, false, 0),
+        (RC20, true, 1),
+        (RC21, false, 0),
+    ] {
+        workers.say("g:1", said);
+        gate.doubt();
+        let engine = gate.settled().await.unwrap();
+        assert_eq!(gate.loses_conversations(&engine), loses, "{engine}");
+        assert!(!is_unfit(&releases).await);
+        let logged = log.lines();
+        assert_eq!(logged.len(), lines, "{logged:?}");
+        assert!(logged.iter().all(|line| line.contains("replaced") && line.contains("release=1.3.0rc20")));
+        // handoffs go on
+        call(&gate.clone().layer(leg(None).0), "x:1").await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_context_worker_that_is_too_old_for_conversations_is_warned_about_once() {
+    let log = Log::default();
+    let _logged = log.start();
+    for conversations in [true, false] {
+        let (workers, releases) =
+            (Workers::default(), Releases::new(None, Wanted { conversations, ..Wanted::default() }));
+        let gate = ContextGateLayer::new(releases, workers.probe()).layer(leg(None).0);
+        for (authority, said) in [("a:1", RC20), ("b:1", RC21), ("c:1", OLD), ("d:1", RC20)] {
+            workers.say(authority, said);
+        }
+        for _ in 0..3 {
+            for authority in ["a:1", "b:1", "d:1"] {
+                call(&gate, authority).await.unwrap();
+            }
+            call(&gate, "c:1").await.unwrap_err();
+            advance(Duration::from_secs(3600)).await;
+        }
+        assert_eq!(workers.asked(), 12);
+        let lines = log.lines();
+        let warned: Vec<_> = lines.iter().map(|line| (line.contains("a:1"), line.contains("d:1"))).collect();
+        assert_eq!(
+            warned,
+            if conversations { vec![(true, false), (false, true)] } else { vec![] },
+            "{lines:?}"
+        );
+        assert!(lines.iter().all(|line| line.contains("WARN") && line.contains("1.3.0rc21 and newer can")));
     }
 }

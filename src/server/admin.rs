@@ -98,10 +98,14 @@ impl Admin {
 
     /// Asks the generation worker for its release, unless that is known, and for its health.
     async fn ask(&self) -> Readiness {
-        match self.0.assembly.generation_gate().settled().await {
+        let gate = self.0.assembly.generation_gate();
+        match gate.settled().await {
             None => return Readiness::Not("the generation worker has not answered yet\n"),
             Some(engine) if !engine.is_supported() => {
                 return Readiness::Not("the release of the generation worker is not supported\n");
+            }
+            Some(engine) if gate.loses_conversations(&engine) => {
+                return Readiness::Not("the generation worker is too old for --conversation-from\n");
             }
             Some(_) => {}
         }

@@ -10,6 +10,9 @@ pub enum Outcome {
     Complete,
     /// Something was cut: a request, or a handoff that was being settled.
     Cut,
+    /// It ended by itself, since the release of the generation worker, when it was heard of for the first time, could
+    /// not do what a setting asks for. The log says which.
+    EngineTooOld,
 }
 
 /// Leads through the phases once `Leaving` is reached: grace, then what runs, then settlements.

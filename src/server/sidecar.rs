@@ -149,7 +149,8 @@ impl Sidecar {
         Handle { phases: self.phases.clone(), reload: self.reload.clone() }
     }
 
-    /// Serves until it is drained or cut. Dropping the future ends everything at once.
+    /// Serves until it is drained or cut, or the generation worker turns out to be too old for a setting
+    /// ([`Outcome::EngineTooOld`]): then as if it were drained, without the grace time. Dropping the future ends everything at once.
     pub async fn run(self) -> Outcome {
         let Self { config, data, admin, phases, reload } = self;
         let (grace, most) = (config.drain_grace, config.drain_timeout);
@@ -217,7 +218,16 @@ impl Sidecar {
             assembly.in_flight().idle().await;
             assembly.settler().idle().await;
         };
+        let unfit = tokio::select! {
+            biased;
+            () = phases.reached(Phase::Leaving) => false,
+            () = assembly.unfit_engine() => true,
+        };
+        if unfit {
+            phases.advance(Phase::Finishing);
+        }
         let outcome = drain(&phases, grace, most, gone(), done, busy).await;
+        let outcome = if unfit { Outcome::EngineTooOld } else { outcome };
         let _ = timeout(LAST_WORDS, gone()).await;
         sleep(LAST_PROBE).await;
         phases.advance(Phase::Closing);

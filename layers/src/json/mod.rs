@@ -32,6 +32,7 @@
 mod edit;
 mod error;
 mod object;
+mod pointer;
 mod segments;
 mod value;
 
@@ -39,6 +40,7 @@ pub use self::{
     edit::Edit,
     error::{DuplicateKey, JsonError},
     object::{MAX_MEMBERS, Object},
+    pointer::{Pointer, PointerError},
     segments::Segments,
     value::{Kind, Value, Values},
 };

@@ -5,6 +5,7 @@ use serde::de::IgnoredAny;
 
 use super::*;
 
+mod pointers;
 mod properties;
 
 fn bytes(text: &str) -> Bytes {

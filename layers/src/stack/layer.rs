@@ -9,6 +9,7 @@ use crate::{
     cancel::{Cancel, CancelBody, CancelLayer, InFlight, OnRelease},
     context::{Context, ContextLayer},
     contract::{Contract, ContractBody, ContractLayer},
+    conversation::{Conversation, ConversationLayer},
     generation::{Engines, Generation, GenerationLayer, RelayBody, Signer},
     mint::{Mint, MintLayer, RandomIds},
     settle::Settler,
@@ -24,6 +25,7 @@ pub struct HandoffLayer<L, M = RandomIds> {
     cancel: CancelLayer,
     /// What requests pass through is known only when a service is made.
     contract: ContractLayer<()>,
+    conversation: ConversationLayer,
     mint: MintLayer<M>,
     context: ContextLayer<L>,
     generation: GenerationLayer,
@@ -35,7 +37,7 @@ pub struct HandoffLayer<L, M = RandomIds> {
 
 /// What [`HandoffLayer`] makes of a client `S`.
 pub type HandoffService<S, L, M = RandomIds> =
-    Cancel<Contract<Mint<Context<Terminal<Generation<S>>, L>, M>, Passthrough<S>>>;
+    Cancel<Contract<Conversation<Mint<Context<Terminal<Generation<S>>, L>, M>>, Passthrough<S>>>;
 
 /// The body of its responses, where those of the client have the body `B`.
 pub type HandoffBody<B> = CancelBody<ContractBody<TerminalBody<RelayBody<B>>, B>>;
@@ -46,6 +48,7 @@ impl<L> HandoffLayer<L> {
         Self {
             cancel: CancelLayer::new(),
             contract: ContractLayer::new(()),
+            conversation: ConversationLayer::default(),
             mint: MintLayer::default(),
             context: ContextLayer::new(leg).settle(Settler::new(Duration::from_secs(30))),
             generation: GenerationLayer::new(),
@@ -60,10 +63,25 @@ impl<L> HandoffLayer<L> {
 impl<L, M> HandoffLayer<L, M> {
     /// Takes ids from `maker`; see [`MintLayer::new`].
     pub fn ids<N>(self, maker: N) -> HandoffLayer<L, N> {
-        let Self { cancel, contract, mint: _, context, generation, origin, max_body, body_timeout, budget } =
-            self;
-        let mint = MintLayer::new(maker);
-        HandoffLayer { cancel, contract, mint, context, generation, origin, max_body, body_timeout, budget }
+        HandoffLayer {
+            cancel: self.cancel,
+            contract: self.contract,
+            conversation: self.conversation,
+            mint: MintLayer::new(maker),
+            context: self.context,
+            generation: self.generation,
+            origin: self.origin,
+            max_body: self.max_body,
+            body_timeout: self.body_timeout,
+            budget: self.budget,
+        }
+    }
+
+    /// Names the conversation of each handoff to both workers as `layer` does; without it they get the headers as they
+    /// came.
+    pub fn conversations(mut self, layer: ConversationLayer) -> Self {
+        self.conversation = layer;
+        self
     }
 
     /// Finishes handoffs that nobody waits for any more by `settler`; see [`ContextLayer::settle`].
@@ -142,7 +160,8 @@ impl<S: Clone, L: Clone, M> Layer<S> for HandoffLayer<L, M> {
             .to(self.origin.clone());
         let generation = self.generation.layer(client);
         let context = self.context.layer(TerminalLayer::new().layer(generation));
-        let contract = self.contract.clone().passthrough(passthrough).layer(self.mint.layer(context));
+        let handoff = self.conversation.layer(self.mint.layer(context));
+        let contract = self.contract.clone().passthrough(passthrough).layer(handoff);
         self.cancel.layer(contract)
     }
 }

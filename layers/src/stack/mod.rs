@@ -35,8 +35,9 @@
 //! | response | `http::Response<HandoffBody<RB>>` |
 //! | error | `BoxError` |
 //!
-//! It is [`CancelLayer`], [`ContractLayer`], [`MintLayer`], [`ContextLayer`], [`TerminalLayer`] and
-//! [`GenerationLayer`] in this order; each page says what it does with readiness, cancellation and errors. A stack that
+//! It is [`CancelLayer`], [`ContractLayer`], [`ConversationLayer`] (which does nothing unless it is
+//! [set](HandoffLayer::conversations)), [`MintLayer`], [`ContextLayer`], [`TerminalLayer`] and [`GenerationLayer`] in this
+//! order; each page says what it does with readiness, cancellation and errors. A stack that
 //! needs something between two of them, such as retry above minting, is put together from the layers themselves.
 
 mod layer;
@@ -48,8 +49,8 @@ pub use self::{
 };
 #[expect(unused_imports, reason = "for the links above")]
 use crate::{
-    cancel::CancelLayer, context::ContextLayer, contract::ContractLayer, generation::GenerationLayer,
-    mint::MintLayer, terminal::TerminalLayer,
+    cancel::CancelLayer, context::ContextLayer, contract::ContractLayer, conversation::ConversationLayer,
+    generation::GenerationLayer, mint::MintLayer, terminal::TerminalLayer,
 };
 
 #[cfg(test)]

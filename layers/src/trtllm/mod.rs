@@ -6,6 +6,7 @@
 //! |---|---|
 //! | the routing header | `endpoint.rs` |
 //! | what a client may ask for, and what it may not send | `request.rs` and `request/`, `guard.rs` |
+//! | where a worker looks for a conversation | `conversation.rs` |
 //! | what a release knows: **one row a release** | `schema.rs`, read by `version.rs` and `shape.rs` |
 //! | the context request | `context.rs` |
 //! | the context reply: `finish_reason`, choices, a complete handoff | `reply.rs`, `token_ids.rs` |
@@ -32,6 +33,7 @@ mod fixtures;
 
 mod clean;
 mod context;
+mod conversation;
 mod generation;
 mod leak;
 mod params;
@@ -55,6 +57,7 @@ pub use self::signing_key::{EmptyKey, SigningKey};
 pub use self::{
     clean::clean_generation_reply,
     context::context_body,
+    conversation::{CONVERSATION_HEADERS, SESSION_HEADER, names_conversation},
     generation::generation_body,
     leak::{MAX_RELAYED_ERROR, carries_state, may_carry_state},
     reply::{ContextReply, Due, GenerationId},
@@ -63,6 +66,6 @@ pub use self::{
     shape::Shape,
     signature::{SIGNATURE_HEADER, SignedMessage},
     terminal::{terminal_stream, terminal_whole},
-    version::{Engine, Release, SUPPORTED},
+    version::{Engine, KEEPS_CONVERSATIONS, Release, SUPPORTED},
     worker_error::{MAX_MESSAGE, worker_message},
 };

@@ -10,6 +10,9 @@ use crate::json::Object;
 /// The releases a handoff works with, for error texts (contract, section 2: older ones have no global request id).
 pub const SUPPORTED: &str = "1.3.0rc3 and newer";
 
+/// The releases that keep the turns of a conversation together, for error texts (contract, section 9).
+pub const KEEPS_CONVERSATIONS: &str = "1.3.0rc21 and newer";
+
 /// The most of a version text that is kept, in bytes.
 const MAX_TEXT: usize = 64;
 

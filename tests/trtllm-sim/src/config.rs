@@ -54,6 +54,8 @@ pub struct Config {
     pub(crate) opaque_state: bool,
     pub(crate) opaque_bytes: usize,
     pub(crate) info_endpoint: bool,
+    pub(crate) ranks: usize,
+    pub(crate) conversation_affinity: bool,
     pub(crate) auth_key: Option<String>,
     pub(crate) remember: usize,
     pub(crate) remember_bytes: usize,
@@ -66,6 +68,8 @@ pub struct Config {
 const MAX_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// The largest opaque state that may be asked for.
 const MAX_OPAQUE: usize = 16 << 20;
+/// The most ranks that may be asked for.
+const MAX_RANKS: usize = 1_024;
 
 impl Config {
     /// An engine of the release 1.3.0rc24 on a free port that answers at once.
@@ -90,6 +94,8 @@ impl Config {
             opaque_state: true,
             opaque_bytes: 96,
             info_endpoint: true,
+            ranks: 1,
+            conversation_affinity: false,
             auth_key: None,
             remember: 4_096,
             remember_bytes: 256 << 20,
@@ -221,6 +227,22 @@ impl Config {
         self
     }
 
+    /// How many attention-DP ranks it has, 1 to 1,024.
+    #[must_use]
+    pub fn ranks(mut self, ranks: usize) -> Self {
+        self.ranks = ranks.clamp(1, MAX_RANKS);
+        self
+    }
+
+    /// Whether the requests of a conversation stay on one rank
+    /// (`kv_cache_routing_conversation_affinity`). Engines before 1.3.0rc21
+    /// have no such option and do not start with it.
+    #[must_use]
+    pub fn conversation_affinity(mut self, affinity: bool) -> Self {
+        self.conversation_affinity = affinity;
+        self
+    }
+
     /// The key with which generation requests must be signed. Without a key
     /// every signature is accepted.
     #[must_use]
@@ -254,11 +276,15 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Says what is wrong with the release.
+    /// Says what is wrong with the release, or with an option that it does not have.
     pub fn schema(&self) -> Result<Generation, String> {
-        match self.generation {
-            Some(generation) => Ok(generation),
-            None => Generation::of_release(&self.release),
+        let generation = match self.generation {
+            Some(generation) => generation,
+            None => Generation::of_release(&self.release)?,
+        };
+        if self.conversation_affinity && generation < Generation::G3 {
+            return Err(format!("{generation} has no kv_cache_routing_conversation_affinity"));
         }
+        Ok(generation)
     }
 }

@@ -24,8 +24,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the port cannot be bound, or the release is not one
-    /// ([`io::ErrorKind::InvalidInput`]).
+    /// When the port cannot be bound, or the release is not one, or has not an
+    /// option that is on ([`io::ErrorKind::InvalidInput`]).
     pub async fn start(config: Config) -> io::Result<Self> {
         let generation =
             config.schema().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;

@@ -48,6 +48,15 @@
 //! * A quarter of the prompt tokens counts as cached. A generation worker
 //!   reports `ctx_usage`, or without it all prompt tokens as cached.
 //!
+//! # Conversations
+//!
+//! An engine has attention-DP ranks ([`Config::ranks`]), and its requests take
+//! turns on them. With [`Config::conversation_affinity`] those of one
+//! conversation stay on one rank. The id is the body's
+//! `conversation_params.conversation_id`, or else in the first header of those
+//! that a worker of the release looks at. A context reply says the rank in
+//! `ctx_dp_rank`.
+//!
 //! # Control
 //!
 //! `GET /sim/state` is [`State`] as JSON; `POST /sim/faults` takes a
@@ -58,6 +67,7 @@
 mod answer;
 mod auth;
 mod config;
+mod conversation;
 mod engine;
 mod faults;
 mod http1;
@@ -75,6 +85,7 @@ pub use answer::{
     token_text,
 };
 pub use config::{Config, DEFAULT_TOKENS, Role};
+pub use conversation::Conversation;
 pub use engine::Engine;
 pub use faults::{Cut, CutAt, CutHow, Fault, Hang, On};
 pub use release::Generation;

@@ -66,6 +66,12 @@ struct Args {
     /// Leave the endpoint out of context replies.
     #[arg(long)]
     no_info_endpoint: bool,
+    /// How many attention-DP ranks it has.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    ranks: u16,
+    /// Keep the requests of a conversation on one rank (1.3.0rc21 and newer).
+    #[arg(long)]
+    conversation_affinity: bool,
     /// Key with which generation requests must be signed.
     #[arg(long, env = "TRTLLM_SIM_AUTH_KEY", hide_env_values = true)]
     auth_key: Option<String>,
@@ -113,6 +119,8 @@ impl Args {
             .opaque_state(!self.no_opaque_state)
             .opaque_bytes(self.opaque_bytes)
             .info_endpoint(!self.no_info_endpoint)
+            .ranks(self.ranks.into())
+            .conversation_affinity(self.conversation_affinity)
             .remember(self.remember);
         if let Some(generation) = self.generation {
             config = config.generation(generation);

@@ -1,6 +1,7 @@
 //! What all connections of one engine share.
 
 use crate::config::Config;
+use crate::conversation::Ranks;
 use crate::faults::Faults;
 use crate::kv::Store;
 use crate::release::Generation;
@@ -20,6 +21,7 @@ pub(crate) struct Shared {
     faults: Mutex<Faults>,
     auth_keys: Mutex<AuthKeys>,
     log: Mutex<Log>,
+    ranks: Mutex<Ranks>,
 }
 
 /// Any of these keys will do; none at all and nothing is asked for.
@@ -52,6 +54,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     pub(crate) fn new(config: Config, generation: Generation, endpoint: String) -> Self {
         let auth_keys = AuthKeys(config.auth_key.iter().cloned().collect());
+        let ranks = Mutex::new(Ranks::new(config.ranks, config.conversation_affinity));
         Self {
             auth_keys: Mutex::new(auth_keys),
             config,
@@ -61,6 +64,7 @@ impl Shared {
             kv: Mutex::default(),
             faults: Mutex::default(),
             log: Mutex::default(),
+            ranks,
         }
     }
 
@@ -90,6 +94,16 @@ impl Shared {
         }
     }
 
+    /// Places a request that was accepted on a rank.
+    pub(crate) fn place(&self, number: u64, conversation: Option<String>) -> usize {
+        let rank = locked(&self.ranks).place(conversation.as_deref());
+        let mut log = locked(&self.log);
+        if let Some(seen) = log.requests.iter_mut().rfind(|seen| seen.number == number) {
+            (seen.conversation, seen.rank) = (conversation, Some(rank));
+        }
+        rank
+    }
+
     /// Remembers a refusal.
     pub(crate) fn refused(&self, reason: &str) {
         let mut log = locked(&self.log);
@@ -111,6 +125,7 @@ impl Shared {
         let counts = &self.counts;
         let kv_ids = self.kv().held();
         let faults = self.faults().len();
+        let conversations = locked(&self.ranks).conversations();
         let log = locked(&self.log);
         State {
             kv_held: kv_ids.len(),
@@ -135,6 +150,7 @@ impl Shared {
             generation_requests: counts.generation_requests.get(),
             rejections: log.rejections.iter().cloned().collect(),
             faults,
+            conversations,
             body_bytes: counts.body_bytes.get(),
         }
     }

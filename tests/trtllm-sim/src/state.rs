@@ -1,5 +1,6 @@
 //! What an engine has seen and done.
 
+use crate::conversation::Conversation;
 use crate::json::{Value, text};
 use bytes::Bytes;
 use http::{HeaderMap, Method};
@@ -54,6 +55,8 @@ pub struct State {
     pub rejections: Vec<String>,
     /// Faults that hold now.
     pub faults: usize,
+    /// The conversations that are kept on a rank, at most 4,096, the latest first.
+    pub conversations: Vec<Conversation>,
     /// Bytes of answer bodies given to the connections.
     pub body_bytes: u64,
 }
@@ -74,6 +77,10 @@ pub struct SeenRequest {
     pub body: Bytes,
     /// Which connection it came on, counted from 1.
     pub connection: u64,
+    /// The id of its conversation, as a worker reads it, once it was accepted.
+    pub conversation: Option<String>,
+    /// The rank it was placed on, once it was accepted.
+    pub rank: Option<usize>,
 }
 
 impl SeenRequest {
@@ -175,6 +182,15 @@ impl State {
                 ("body", Value::str(String::from_utf8_lossy(shown))),
                 ("body_bytes", count(request.body.len() as u64)),
                 ("connection", count(request.connection)),
+                ("conversation", request.conversation.as_deref().map_or(Value::Null, Value::str)),
+                ("rank", request.rank.map_or(Value::Null, |rank| count(rank as u64))),
+            ])
+        });
+        let conversations = self.conversations.iter().map(|conversation| {
+            Value::obj([
+                ("id", Value::str(conversation.id.as_str())),
+                ("rank", count(conversation.rank as u64)),
+                ("requests", count(conversation.requests)),
             ])
         });
         let rejections = self.rejections.iter().map(|r| Value::str(r.as_str()));
@@ -199,6 +215,7 @@ impl State {
             ("generation_requests", count(self.generation_requests)),
             ("faults", count(self.faults as u64)),
             ("body_bytes", count(self.body_bytes)),
+            ("conversations", Value::Arr(conversations.collect())),
             ("rejections", Value::Arr(rejections.collect())),
             ("requests_dropped", count(self.requests_dropped)),
             ("requests", Value::Arr(requests.collect())),

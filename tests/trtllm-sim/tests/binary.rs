@@ -50,6 +50,7 @@ fn bad_flags_are_code_2() {
         &["--role", "both", "--generation", "g9"],
         &["--role", "both", "--port", "70000"],
         &["--role", "both", "--token-gap", "soon"],
+        &["--role", "both", "--ranks", "0"],
     ] {
         let output = program().args(args).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");

@@ -171,6 +171,18 @@ proptest! {
     }
 
     #[test]
+    fn a_pointer_finds_what_serde_json_finds(
+        text in any_object(),
+        parts in prop::collection::vec(select(vec!["a", "b", "bc", "", "é", "\"", "0", "1", "00", "-"]), 1..4),
+    ) {
+        let tree: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let pointer = format!("/{}", parts.join("/"));
+        let found = pointer.parse::<Pointer>().unwrap().find(&object(&text)).unwrap();
+        let found = found.map(|value| serde_json::from_str::<serde_json::Value>(value.as_str()).unwrap());
+        prop_assert_eq!(found.as_ref(), tree.pointer(&pointer), "{}", pointer);
+    }
+
+    #[test]
     fn a_damaged_text_is_taken_exactly_when_serde_json_takes_it(
         text in any_object(),
         damage in prop::collection::vec(

@@ -11,12 +11,13 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{
-    Body, CHAT, Client, ContextLeg, Stack, chat, context_reply, json, read, request, rig, rig_of, stream,
-    whole,
+    Body, CHAT, Client, ContextLeg, Stack, WORKER, chat, context_reply, json, read, request, rig, rig_of,
+    stream, values, whole,
 };
 use crate::{
     buffer::BufferBudget,
     cancel::Outcome,
+    conversation::ConversationLayer,
     error::ErrorReply,
     mint::{IdError, RandomIds},
     settle::Settler,
@@ -151,6 +152,35 @@ fn engines_and_generation_to() {
         task::spawn(rig.service.call(request(Method::GET, "/v1/models?a", &[], ScriptedBody::new()))).poll()
     );
     assert_eq!(rig.client_request().0.uri(), "http://gen:8001/v1/models?a");
+}
+
+#[test]
+fn conversations() {
+    const CHAT: &str = r#"{"messages":[],"user":"7f3a"}"#;
+    let layer = ConversationLayer::new(["body:/user".parse().unwrap()]);
+    // The setting holds when ids are changed afterwards.
+    for (mut rig, expected) in [
+        (rig(), "theirs"),
+        (rig_of(|it| it.conversations(layer.clone())), "7f3a"),
+        (rig_of(|it| it.conversations(layer.clone()).ids(RandomIds::new())), "7f3a"),
+    ] {
+        for routed in [true, false] {
+            let mut headers = vec![("x-session-id", "theirs"), ("x-prefiller-host-port", WORKER)];
+            headers.truncate(if routed { 2 } else { 1 });
+            let request = request(Method::POST, "/v1/chat/completions", &headers, whole(CHAT));
+            let mut call = task::spawn(rig.service.call(request));
+            assert_pending!(call.poll());
+            if routed {
+                let (asked, mut reply) = rig.context_request();
+                assert_eq!(values(asked.headers(), "x-session-id"), [expected]);
+                reply.send_response(context_reply(&json(asked), "length"));
+                assert_pending!(call.poll());
+            }
+            let (sent, _reply) = rig.client_request();
+            let expected = if routed { expected } else { "theirs" };
+            assert_eq!(values(sent.headers(), "x-session-id"), [expected]);
+        }
+    }
 }
 
 #[test]

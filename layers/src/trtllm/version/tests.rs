@@ -99,24 +99,29 @@ fn version_replies() {
 }
 
 #[test]
-fn what_is_supported_is_what_the_text_says() {
-    let oldest = release(SUPPORTED.split(' ').next().unwrap());
+fn releases_can_do_what_the_texts_say() {
+    let oldest = |text: &str| release(text.split(' ').next().unwrap());
+    let (supported, conversations) = (oldest(SUPPORTED), oldest(KEEPS_CONVERSATIONS));
     for text in [
         "1.0.0",
         "1.2.0",
         "1.3.0rc2",
         "1.3.0rc3",
         "1.3.0rc3.post1",
+        "1.3.0rc20.post1",
+        "1.3.0rc21",
         "1.3.0rc29",
         "1.3.0",
         "1.4.0rc1",
         "9.9.9",
     ] {
         let worker = Engine::Known(release(text));
-        assert_eq!(worker.is_supported(), release(text) >= oldest, "{text}");
+        assert_eq!(worker.is_supported(), release(text) >= supported, "{text}");
+        assert_eq!(worker.schema().keeps_conversations(), release(text) >= conversations, "{text}");
     }
-    assert!(Engine::Unknown.is_supported());
-    assert!(Engine::Known(release("nightly")).is_supported());
+    for unknown in [Engine::Unknown, Engine::Known(release("nightly"))] {
+        assert!(unknown.is_supported() && unknown.schema().keeps_conversations());
+    }
 }
 
 #[test]

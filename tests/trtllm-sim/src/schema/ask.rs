@@ -1,6 +1,7 @@
 //! What the engine needs of a validated body.
 
 use crate::answer::{Mode, Want, tokens};
+use crate::conversation;
 use crate::json::Value;
 use crate::schema::{Fail, coerce};
 
@@ -42,6 +43,8 @@ pub(crate) struct Ask {
     /// Whether tokens become text (completions only).
     pub(crate) detokenize: bool,
     pub(crate) params: Option<Params>,
+    /// The conversation that the body names.
+    pub(crate) conversation: Option<String>,
 }
 
 /// `disaggregated_params`, read.
@@ -108,6 +111,7 @@ pub(crate) fn read(endpoint: Endpoint, body: &Value) -> Result<Ask, Fail> {
         logprobs: logprobs.map(|n| usize::try_from(n.min(20)).unwrap_or(1)),
         detokenize: endpoint == Endpoint::Chat || body.get("detokenize").is_none() || flag("detokenize"),
         params,
+        conversation: conversation::in_body(body),
     })
 }
 

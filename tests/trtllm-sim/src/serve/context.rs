@@ -50,7 +50,13 @@ pub(super) fn begin(shared: &Arc<Shared>, ask: &Ask, fault: &Fault, work: &mut W
 }
 
 /// Does the step and answers.
-pub(super) async fn run(shared: &Arc<Shared>, ask: Ask, fault: &Fault, mut work: Work) -> Outcome {
+pub(super) async fn run(
+    shared: &Arc<Shared>,
+    ask: Ask,
+    rank: usize,
+    fault: &Fault,
+    mut work: Work,
+) -> Outcome {
     let prompt = ask.prompts.first().map(Vec::as_slice).unwrap_or_default();
     let count = u32::try_from(prompt.len()).unwrap_or(u32::MAX);
     tokio::time::sleep(shared.config.prefill_per_token.saturating_mul(count)).await;
@@ -79,7 +85,7 @@ pub(super) async fn run(shared: &Arc<Shared>, ask: Ask, fault: &Fault, mut work:
     if terminal {
         shared.counts.terminal.add(1);
     } else if let Some(id) = work.kv() {
-        hold(shared, id, &mut given);
+        hold(shared, id, rank, &mut given);
     }
     let job = Job {
         generation: shared.generation,
@@ -132,12 +138,12 @@ fn step(mut whole: Plan, eos: bool) -> (Plan, bool) {
 }
 
 /// Holds the KV and says how to get at it.
-fn hold(shared: &Arc<Shared>, id: i64, given: &mut Vec<(&'static str, Value)>) {
+fn hold(shared: &Arc<Shared>, id: i64, rank: usize, given: &mut Vec<(&'static str, Value)>) {
     let config = &shared.config;
     let nonce = Opaque::nonce();
     given.push(("ctx_request_id", Value::int(id)));
     given.push(("disagg_request_id", Value::int(id)));
-    given.push(("ctx_dp_rank", Value::int(0)));
+    given.push(("ctx_dp_rank", Value::int(rank as u64)));
     // Before G1 there is only the opaque state to carry the endpoint.
     if config.info_endpoint && shared.generation >= Generation::G1 {
         given.push(("ctx_info_endpoint", Value::str(shared.endpoint.as_str())));

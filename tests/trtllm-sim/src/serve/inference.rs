@@ -4,6 +4,7 @@ use super::respond;
 use super::route::Call;
 use super::work::{Phase, Work};
 use super::{context, generate};
+use crate::conversation;
 use crate::faults::{Cut, CutAt, Fault, Hang, On};
 use crate::http1::{Broken, Conn, SimBody};
 use crate::schema::{self, Ask, Endpoint, Fail, RequestType};
@@ -58,8 +59,15 @@ pub(super) async fn serve(
         return Ok(fixed(status, &fault));
     }
     let outcome = match begun {
-        Ok((ask, RequestType::Context)) => context::run(shared, ask, &fault, work).await,
-        Ok((ask, _)) => generate::run(shared, ask, &fault, work).await,
+        Ok((ask, kind)) => {
+            let headers = || conversation::in_headers(shared.generation, &call.headers);
+            let conversation = ask.conversation.clone().or_else(headers);
+            let rank = shared.place(call.number, conversation);
+            match kind {
+                RequestType::Context => context::run(shared, ask, rank, &fault, work).await,
+                _ => generate::run(shared, ask, &fault, work).await,
+            }
+        }
         Err(fail) => {
             work.done();
             Err(fail)

@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// A request, read.
 pub(super) struct Call {
+    /// Its number among the requests seen; 0 for one that is not counted.
+    pub(super) number: u64,
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) headers: HeaderMap,
@@ -64,18 +66,23 @@ pub(crate) async fn handle(
     };
     let path = parts.uri.path().to_owned();
     let control = path.starts_with("/sim/");
+    let mut number = 0;
     if !control && path != "/health" {
+        number = shared.counts.seen.next();
         let full = parts.uri.path_and_query().map(|full| full.as_str());
         shared.saw(SeenRequest {
-            number: shared.counts.seen.next(),
+            number,
             method: parts.method.clone(),
             path: full.unwrap_or(&path).to_owned(),
             headers: parts.headers.clone(),
             body: body.clone(),
             connection: conn.number,
+            conversation: None,
+            rank: None,
         });
     }
-    let mut call = Call { method: parts.method, path, headers: parts.headers, body, fault: Vec::new() };
+    let mut call =
+        Call { number, method: parts.method, path, headers: parts.headers, body, fault: Vec::new() };
     if let Some(value) = call.headers.get(FAULT_HEADER) {
         let json = value.to_str().map_err(|_| "not visible ASCII".to_owned());
         match json.and_then(Fault::from_json) {
