@@ -33,6 +33,7 @@ pub(crate) fn assert_quotes_nothing(error: &(dyn Error + 'static), input: &[u8])
     let mut error = Some(error);
     while let Some(one) = error {
         assert_unquoted(&one.to_string(), input);
+        assert_unquoted(&format!("{one:?}"), input);
         error = one.source();
     }
 }
