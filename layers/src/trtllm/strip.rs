@@ -6,9 +6,16 @@ const STATE: &str = "disaggregated_params";
 const TOKENS: [&str; 2] = ["prompt_token_ids", "prompt_token_ids_b64"];
 
 /// The reply without `choices[*].disaggregated_params`, `prompt_token_ids` and `prompt_token_ids_b64`; what stays
-/// keeps its bytes. `None` when there is nothing to take out.
+/// keeps its bytes. Of several `choices` the last one stays, which is the one that a client reads. `None` when there is
+/// nothing to take out.
 pub(super) fn without_handoff(reply: &Object) -> Option<Segments> {
-    let choices = reply.last("choices").and_then(|choices| stripped_choices(&choices));
+    let choices = reply.last("choices");
+    let repeated = reply.get("choices").is_err();
+    let choices = match choices.as_ref().and_then(stripped_choices) {
+        // The state may be in one of the others.
+        None if repeated => choices.map(Segments::from),
+        stripped => stripped,
+    };
     if choices.is_none() && !TOKENS.iter().any(|key| reply.contains(key)) {
         return None;
     }

@@ -23,28 +23,47 @@ fn seen(parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> String {
     end.strip_suffix('}').unwrap().to_owned()
 }
 
-const CASES: [(&str, &str); 17] = [
+const CASES: [(&str, &str); 34] = [
     ("", "no_done"),
     ("data: [DONE]\n\n", "done"),
     ("data: [DONE]\r\n\r\n", "done"),
     ("data: [DONE]\r\r", "done"),
     ("data: [DONE]", "done"),
     ("data: {}\n\ndata: [DONE]\n\nmore\n", "done"),
+    // One space is not part of the data; a second one is.
+    ("data:[DONE]\n\n", "done"),
+    ("data:  [DONE]\n\n", "no_done"),
     (" data: [DONE]\n", "no_done"),
     ("data: [DONE] \n", "no_done"),
     ("data: [DONE]]]]]]\n", "no_done"),
     ("data: [DON\nE]\n", "no_done"),
+    ("data [DONE]\n\n", "no_done"),
+    ("datax: [DONE]\n\n", "no_done"),
+    ("DATA: [DONE]\n\n", "no_done"),
+    ("\u{feff}data: [DONE]\n\n", "no_done"),
+    // The data of an event may stand on several lines, among other fields.
+    ("event: end\ndata: [DONE]\nid: 1\n\n", "done"),
+    ("data: {}\ndata: [DONE]\n\n", "no_done"),
+    ("data: [DONE]\ndata: {}\n\n", "no_done"),
+    ("data:\ndata: [DONE]\n\n", "no_done"),
+    ("data: [DONE]\ndata\n\n", "no_done"),
+    ("data\n\ndata: [DONE]\n\n", "done"),
+    ("data: {}\r\ndata: [DONE]\r\n\r\n", "no_done"),
+    ("data: {}\n\rdata: [DONE]\r\n\r\n", "done"),
     ("data: {\"content\":\"data: [DONE]\"}\n\n", "no_done"),
     ("data: {\"content\":\"\\ndata: {\\\"error\\\"\"}\n\n", "no_done"),
     ("data: {\"error\":{\"message\":\"m\"}}\n\n", "error_event"),
     ("data: {\"error\": \"m\"}\r\n\r\ndata: [DONE]\r\n\r\n", "error_event"),
+    ("data:{\"error\":1}\n\n", "error_event"),
+    ("data: {\"error\"\ndata: :1}\n\n", "error_event"),
+    ("data: x\ndata: {\"error\":1}\n\n", "no_done"),
     ("data: {\"errors\":1}\n", "no_done"),
     ("data: {\"erro\n", "no_done"),
     (": comment\n\nevent: x\ndata: {\"error\"", "error_event"),
 ];
 
 #[test]
-fn marks_are_whole_lines_however_they_are_cut() {
+fn marks_are_whole_events_however_they_are_cut() {
     for (text, expected) in CASES {
         assert_eq!(seen([text]), expected, "{text:?}");
         assert_eq!(seen(text.as_bytes().chunks(1)), expected, "{text:?} byte by byte");
@@ -69,7 +88,7 @@ proptest! {
         lines in prop::collection::vec(
             prop_oneof![
                 Just("data: [DONE]".to_owned()), Just("data: {\"error\"".to_owned()), Just(String::new()),
-                "data: \\[DONE\\][ x]{0,3}", "[a-z: {\"\\[]{0,20}", "data: \\{\"error\"[a-z]{0,9}",
+                Just(String::new()), "data: \\[DONE\\][ x]{0,3}", "[a-z: {\"\\[]{0,20}", "data: \\{\"error\"[a-z]{0,9}",
             ],
             0..8,
         ),
@@ -85,8 +104,10 @@ proptest! {
             parts.push(part);
             rest = more;
         }
-        let done = lines.iter().any(|line| line == "data: [DONE]");
-        let error = lines.iter().any(|line| line.starts_with("data: {\"error\""));
+        let events = lines.split(String::is_empty);
+        let events: Vec<Vec<_>> = events.map(|event| event.iter().filter_map(|line| line.strip_prefix("data: ")).collect()).collect();
+        let done = events.iter().any(|data| *data == ["[DONE]"]);
+        let error = events.iter().any(|data| data.first().is_some_and(|data| data.starts_with("{\"error\"")));
         let expected = if error { "error_event" } else if done { "done" } else { "no_done" };
         prop_assert_eq!(seen(parts), expected);
     }

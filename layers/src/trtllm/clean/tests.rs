@@ -25,6 +25,9 @@ fn state_is_removed_and_the_rest_keeps_its_bytes() {
             r#"{"choices":[{"disaggregated_params":1}],"choices":[{"a":1,"disaggregated_params":1}]}"#,
             r#"{"choices":[{"a":1}]}"#,
         ),
+        // The last of several is what a client reads; the state may be in another.
+        (r#"{"choices":[{"disaggregated_params":1}],"id":5,"choices":[]}"#, r#"{"choices":[],"id":5}"#),
+        (r#"{"choices":[{"disaggregated_params":1}],"choices":null}"#, r#"{"choices":null}"#),
         (
             r#"{"prompt_token_ids":[1],"choices":{"disaggregated_params":1}}"#,
             r#"{"choices":{"disaggregated_params":1}}"#,
