@@ -1,47 +1,39 @@
-// What the Node client makes of a streaming and a non-streaming chat, a tool call and an error. See run.py.
+// What the OpenAI Node client makes of requests. The Python client does the same in openai_python.py.
+//
+// Reads {"base", "headers", "answers", "errors"} from its input, and writes the parsed objects as JSON.
 import OpenAI from "openai";
+import { readFileSync } from "node:fs";
 
-const [base, headers] = [process.argv[2], JSON.parse(process.argv[3])];
-const handoff = Object.keys(headers).length > 0;
+const { base, headers, answers, errors } = JSON.parse(readFileSync(0, "utf8"));
 const client = new OpenAI({ baseURL: base, apiKey: "none", defaultHeaders: headers, maxRetries: 0 });
-const ask = {
-  model: "sim",
-  messages: [{ role: "user", content: "What is the capital of France?" }],
-  max_tokens: 24,
-};
-const tool = { type: "function", function: { name: "look_up", parameters: { type: "object", properties: {} } } };
-const out = {};
+const endpoints = { chat: client.chat.completions, completions: client.completions };
 
-let [text, finish, usage] = ["", null, null];
-const stream = await client.chat.completions.create({ ...ask, stream: true, stream_options: { include_usage: true } });
-for await (const chunk of stream) {
-  for (const choice of chunk.choices) {
-    text += choice.delta.content ?? "";
-    finish = choice.finish_reason ?? finish;
+async function answer(ask) {
+  const endpoint = endpoints[ask.endpoint];
+  const asked = { headers: ask.headers };
+  const out = { whole: await endpoint.create(ask.whole, asked), chunks: [] };
+  for await (const chunk of await endpoint.create(ask.stream, asked)) out.chunks.push(chunk);
+  if (ask.endpoint === "chat") {
+    const stream = endpoint.stream(ask.stream, asked);
+    out.calls_done = [];
+    stream.on("tool_calls.function.arguments.done", (call) => out.calls_done.push(call.index));
+    out.helper = await stream.finalChatCompletion();
   }
-  usage = chunk.usage ?? usage;
+  return out;
 }
-out.stream = { text, finish, usage };
 
-const whole = await client.chat.completions.create(ask);
-const [choice] = whole.choices;
-out.whole = { text: choice.message.content, finish: choice.finish_reason, usage: whole.usage };
-
-const called = await client.chat.completions.create({
-  model: "sim",
-  messages: [{ role: "user", content: "#tool" }],
-  tools: [tool],
-  tool_choice: "auto",
-  max_tokens: 24,
-});
-const call = called.choices[0].message.tool_calls[0].function;
-out.tool = { name: call.name, arguments: call.arguments, finish: called.choices[0].finish_reason };
-
-try {
-  await client.chat.completions.create({ ...ask, ...(handoff ? { n: 2 } : { no_such_field: 1 }) });
-  out.error = "none";
-} catch (error) {
-  if (!(error instanceof OpenAI.BadRequestError)) throw error;
-  out.error = { status: error.status, code: handoff ? error.code : "-" };
+async function failure(ask) {
+  try {
+    await endpoints[ask.endpoint].create(ask.whole, { headers: ask.headers });
+    return null;
+  } catch (error) {
+    if (!(error instanceof OpenAI.APIError)) throw error;
+    const of = (value) => value ?? null;
+    return [error.constructor.name, error.status, of(error.code), of(error.param), of(error.type)];
+  }
 }
+
+const out = { answers: {}, errors: {} };
+for (const ask of answers) out.answers[ask.name] = await answer(ask);
+for (const ask of errors) out.errors[ask.name] = await failure(ask);
 console.log(JSON.stringify(out));

@@ -3,121 +3,131 @@
 
     run.py --bin-dir target/release [--node DIR]
 
-Starts a context engine, a generation engine and the sidecar on free ports, then has the Python client (imported here)
-and the Node client (openai_node.mjs, with node_modules in DIR) each do a streaming and a non-streaming chat, a tool
-call and an error through the sidecar. What a client gets is compared with what it gets from the generation engine
-alone, without a handoff. Afterwards no KV cache may be held and no request be in flight.
+Starts engines and the sidecar on free ports, and has the Python client (imported here) and the Node client
+(openai_node.mjs, with node_modules in DIR) each send all requests of asks.json three ways:
+
+  alone     to the generation engine, without a handoff
+  handoff   through the sidecar, by way of a context and a generation leg
+  terminal  through the sidecar, to a context engine that makes the whole answer, so that there is no generation leg
+
+whole, as a stream, and (chat) with the client's own stream helper. The objects that a client parses from an answer
+through the sidecar have to equal those from the engine alone; compare.py lists what may differ. No request may leave
+a KV cache behind or stay in flight. Errors have to be of the class, and have the members, that asks.json says.
 """
 
 import argparse
 import json
 import os
-import re
-import socket
 import subprocess
 import sys
-import time
-import urllib.request
+
+sys.dont_write_bytecode = True  # nothing is left in the repository
+
+import compare
+import openai_python
+from world import World, wait
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+def read_asks():
+    with open(os.path.join(HERE, "asks.json")) as f:
+        table = json.load(f)
+    for ask in table["answers"] + table["errors"]:
+        body = {"model": "sim", **ask["ask"]}
+        if ask["endpoint"] == "chat":
+            body["messages"] = [{"role": "user", "content": body.pop("prompt")}]
+        if "tools" in body:
+            # The stream helpers take strict tools only.
+            body["tools"] = [{"type": "function", "function": {"name": name, "strict": True, "parameters": {
+                "type": "object", "properties": {"text": {"type": "string"}}}}} for name in body["tools"]]
+        ask["whole"] = body
+        options = ask.get("stream_options", {"include_usage": True})
+        ask["stream"] = {**body, "stream": True, **({} if options == "absent" else {"stream_options": options})}
+        ask["headers"] = {**ask.get("headers", {}),
+                          **({"x-sim-fault": json.dumps(ask["fault"])} if "fault" in ask else {})}
+    return table
 
 
-def get(url):
-    with urllib.request.urlopen(url, timeout=5) as r:
-        return r.read().decode()
+def python_client(base, headers, answers, errors):
+    return {"answers": openai_python.answers(base, headers, answers),
+            "errors": openai_python.errors(base, headers, errors)}
 
 
-def wait(what, seconds, check):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            if check():
-                return
-        except OSError:
-            pass
-        time.sleep(0.05)
-    sys.exit(f"{what}: not within {seconds} s")
-
-
-class Processes:
-    def __init__(self, bin_dir):
-        self.bin_dir, self.all = bin_dir, []
-
-    def start(self, name, *args):
-        p = subprocess.Popen([os.path.join(self.bin_dir, name), *args], stdin=subprocess.DEVNULL)
-        self.all.append(p)
-        return p
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        for p in reversed(self.all):
-            p.terminate()
-        for p in self.all:
-            try:
-                p.wait(15)
-            except subprocess.TimeoutExpired:
-                p.kill()
-
-
-def python_client(base, headers):
-    """What the Python client makes of four requests."""
-    import openai
-
-    client = openai.OpenAI(base_url=base, api_key="none", default_headers=headers, max_retries=0)
-    ask = {"model": "sim", "messages": [{"role": "user", "content": "What is the capital of France?"}], "max_tokens": 24}
-    tool = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object", "properties": {}}}}
-    out = {}
-
-    stream = client.chat.completions.create(**ask, stream=True, stream_options={"include_usage": True})
-    text, finish, usage = "", None, None
-    for chunk in stream:
-        for choice in chunk.choices:
-            text += choice.delta.content or ""
-            finish = choice.finish_reason or finish
-        usage = chunk.usage.model_dump() if chunk.usage else usage
-    out["stream"] = {"text": text, "finish": finish, "usage": usage}
-
-    whole = client.chat.completions.create(**ask)
-    choice = whole.choices[0]
-    out["whole"] = {"text": choice.message.content, "finish": choice.finish_reason, "usage": whole.usage.model_dump()}
-
-    called = client.chat.completions.create(
-        model="sim", messages=[{"role": "user", "content": "#tool"}], tools=[tool], tool_choice="auto", max_tokens=24)
-    call = called.choices[0].message.tool_calls[0].function
-    out["tool"] = {"name": call.name, "arguments": call.arguments, "finish": called.choices[0].finish_reason}
-
-    try:
-        client.chat.completions.create(**ask, n=2 if headers else 1, extra_body={} if headers else {"no_such_field": 1})
-        out["error"] = "none"
-    except openai.BadRequestError as e:
-        out["error"] = {"status": e.status_code, "code": e.code if headers else "-"}
-    return out
-
-
-def node_client(base, headers, modules):
-    """What the Node client makes of the same four requests."""
+def node_client(modules):
     script = os.path.join(modules, "openai_node.mjs")
     with open(os.path.join(HERE, "openai_node.mjs")) as src, open(script, "w") as dst:
         dst.write(src.read())  # beside its node_modules
-    run = subprocess.run(["node", script, base, json.dumps(headers)], stdout=subprocess.PIPE, timeout=60, check=True)
-    return json.loads(run.stdout)
+
+    def client(base, headers, answers, errors):
+        ask = json.dumps({"base": base, "headers": headers, "answers": answers, "errors": errors})
+        run = subprocess.run(["node", script], input=ask.encode(), stdout=subprocess.PIPE, timeout=120, check=True)
+        return json.loads(run.stdout)
+
+    return client
 
 
-def without_cached(result):
-    """How many prompt tokens were cached is the workers' own affair and differs between them."""
-    result = json.loads(json.dumps(result))
-    for part in result.values():
-        if isinstance(part, dict) and part.get("usage"):
-            part["usage"].pop("prompt_tokens_details", None)
-    return result
+class Checks:
+    """Says what is wrong as it comes, and counts."""
+
+    def __init__(self):
+        self.wrong = 0
+
+    def __call__(self, what, check, *args):
+        try:
+            return check(*args)
+        except compare.Wrong as wrong:
+            self.wrong += 1
+            print(f"WRONG  {what}: {wrong}")
+
+
+def expected_counts(asks, way):
+    """What the engines have to do for these requests."""
+    sent = {ask["name"]: 3 if ask["endpoint"] == "chat" else 2 for ask in asks}
+    ends = [ask["name"] for ask in asks
+            if way == "terminal" and ask["finish"] != "length" or ask.get("ends_in_context")]
+    ended = sum(sent[name] for name in ends)
+    due = sum(sent.values()) - ended
+    if way == "alone":
+        return {"context legs": 0, "ended in the context step": 0, "handed over": 0, "generation legs": 0}
+    return {"context legs": ended + due, "ended in the context step": ended, "handed over": due, "generation legs": due}
+
+
+def run_client(name, client, world, table, checks):
+    asks, got, alone = table["answers"], {}, {}
+    for way, port, context in (("alone", world.generation, None), ("handoff", world.data, world.context),
+                               ("terminal", world.data, world.whole)):
+        headers = {"x-prefiller-host-port": f"127.0.0.1:{context}"} if context else {}
+        before = world.counts()
+        got = client(f"http://127.0.0.1:{port}/v1", headers, asks, [])["answers"]
+        after = world.counts()
+        counts = {what: after[what] - before[what] for what in after}
+        checks(f"{name}, {way}", compare.same, "what the engines did", counts, expected_counts(asks, way))
+        alone = alone or got
+        compared = 0
+        for ask in asks:
+            what = f"{name}, {way}, {ask['name']}"
+            checks(what, compare.check, ask, got[ask["name"]])
+            if context:
+                compared += checks(what, compare.equal, name, got[ask["name"]], alone[ask["name"]]) or 0
+            if way == "terminal" and ask["endpoint"] == "chat" and ask["finish"] == "tool_calls":
+                calls = got[ask["name"]]["whole"]["choices"][0]["message"]["tool_calls"]
+                done = got[ask["name"]]["calls_done"]
+                checks(what, compare.same, "calls told complete", done, list(range(len(calls))))
+        print(f"{name}, {way}: {len(asks)} requests"
+              + (f", {compared} parsed objects equal to those of the engine alone" if context else "")
+              + f"; {counts['generation legs']} generation legs, {counts['ended in the context step']} answers that ended "
+              "in the context step")
+
+    for way, port in (("handoff", world.data), ("alone", world.generation)):
+        headers = {"x-prefiller-host-port": f"127.0.0.1:{world.context}"} if way == "handoff" else {}
+        failing = [ask for ask in table["errors"] if way in ask]
+        failed = client(f"http://127.0.0.1:{port}/v1", headers, [], failing)["errors"]
+        for ask in failing:
+            # A worker's own errors are not of the API's shape, and each client reads them in its way.
+            expected = ask[way][name] if isinstance(ask[way], dict) else ask[way]
+            checks(f"{name}, {way}, {ask['name']}", compare.same, "errors", failed[ask["name"]], expected)
+        print(f"{name}, {way}: {len(failing)} errors")
 
 
 def main():
@@ -126,46 +136,19 @@ def main():
     ap.add_argument("--node", help="a folder with node_modules/openai")
     args = ap.parse_args()
 
-    ctx, gen, data, admin = (free_port() for _ in range(4))
-    with Processes(args.bin_dir) as run:
-        run.start("trtllm-sim", "--role", "context", "--port", str(ctx))
-        run.start("trtllm-sim", "--role", "generation", "--port", str(gen))
-        run.start("disagg-sidecar", "--listen", f"127.0.0.1:{data}", "--admin-listen", f"127.0.0.1:{admin}",
-                  "--generation-url", f"http://127.0.0.1:{gen}", "--log", "warn")
-        for port in (ctx, gen):
-            wait("engine", 10, lambda: get(f"http://127.0.0.1:{port}/version"))
-        wait("sidecar", 10, lambda: get(f"http://127.0.0.1:{admin}/readyz") is not None)
-
-        handoff = {"x-prefiller-host-port": f"127.0.0.1:{ctx}"}
-        clients = {"python": python_client}
-        if args.node:
-            clients["node"] = lambda base, headers: node_client(base, headers, args.node)
-        bad = 0
+    table, checks = read_asks(), Checks()
+    clients = {"python": python_client}
+    if args.node:
+        clients["node"] = node_client(args.node)
+    with World(args.bin_dir) as world:
         for name, client in clients.items():
-            got = client(f"http://127.0.0.1:{data}/v1", handoff)
-            alone = client(f"http://127.0.0.1:{gen}/v1", {})
-            got_error, _ = got.pop("error"), alone.pop("error")
-            checks = {
-                "equals the engine alone": without_cached(got) == without_cached(alone),
-                "error has status and code": got_error == {"status": 400, "code": "unsupported_request"},
-                "stream has text": len(got["stream"]["text"]) > 10,
-                "stream and whole agree": got["stream"]["text"] == got["whole"]["text"],
-                "tool call": got["tool"]["name"] == "look_up" and got["tool"]["finish"] == "tool_calls",
-            }
-            for what, ok in checks.items():
-                print(f"{name}: {what}: {'ok' if ok else 'WRONG'}")
-                bad += not ok
-            if not all(checks.values()):
-                print("  through the sidecar:", json.dumps(got), got_error)
-                print("  the engine alone:   ", json.dumps(alone))
-
-        state = json.loads(get(f"http://127.0.0.1:{ctx}/sim/state"))
-        in_flight = re.search(r"^disagg_requests_in_flight (\S+)", get(f"http://127.0.0.1:{admin}/metrics"), re.M)
-        for what, ok in {"no KV cache held": state["kv_held"] == 0, "handed over": state["pulls"] > 0,
-                         "nothing in flight": in_flight and float(in_flight[1]) == 0}.items():
-            print(f"afterwards: {what}: {'ok' if ok else 'WRONG'}")
-            bad += not ok
-    sys.exit(1 if bad else 0)
+            run_client(name, client, world, table, checks)
+        # one handoff a client was refused by the generation worker on purpose
+        nothing = {"KV caches held": len(clients), "requests in flight": 0}
+        wait("the end of all requests", 10, lambda: world.left()["requests in flight"] == 0)
+        checks("afterwards", compare.same, "what is left", world.left(), nothing)
+    print(f"{checks.wrong} wrong" if checks.wrong else "all as it has to be")
+    sys.exit(1 if checks.wrong else 0)
 
 
 if __name__ == "__main__":

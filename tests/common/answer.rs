@@ -80,7 +80,10 @@ impl Answer {
         }
         let logprobs = &choice["logprobs"];
         self.logprobs.extend(logprobs["content"].as_array().into_iter().flatten().cloned());
-        self.logprobs.extend(logprobs["token_logprobs"].as_array().into_iter().flatten().cloned());
+        for at in 0..logprobs["tokens"].as_array().map_or(0, Vec::len) {
+            let lists = ["tokens", "token_logprobs", "top_logprobs", "text_offset"];
+            self.logprobs.push(lists.map(|list| logprobs[list][at].clone()).to_vec().into());
+        }
     }
 
     /// That it is this answer, each token once, to the end.

@@ -15,6 +15,8 @@
 //! # tower_disagg::check::<http::Request<Handoff<Primed>>, _>(service);
 //! ```
 //!
+//! # In and out
+//!
 //! | | type |
 //! |---|---|
 //! | request in | `http::Request<Handoff<Primed>>` |
@@ -23,6 +25,22 @@
 //!
 //! `finish_reason: "length"` is **not** terminal: with `max_tokens: 1` the generation leg still has to collect the KV
 //! cache, and it replays the one token.
+//!
+//! # The answer
+//!
+//! By the contract, section 4 (Terminal answers), which has the whole table:
+//!
+//! * A client that does not stream gets the bytes of the reply without `disaggregated_params`, `prompt_token_ids` and
+//!   `prompt_token_ids_b64`, however these are spelt and however often they occur.
+//! * A client that streams gets chunks of the shapes that a worker's have, which come to what the reply says, member for
+//!   member: thoughts, content, refusal, tool calls, logprobs, finish and stop reason. Values are the reply's own JSON
+//!   text, so that nothing is cut, rounded or escaped anew.
+//! * Usage is told as `stream_options` asks: at the end, in every chunk (`continuous_usage_stats`), or never.
+//! * The head is the layer's: status 200, `application/json` with a `content-length`, or `text/event-stream;
+//!   charset=utf-8` with `cache-control: no-cache`. No header of the context worker is in it.
+//!
+//! All of it is there at once, and bounded by the size of the context reply: the body waits for nothing, and its length
+//! is exact.
 //!
 //! # Ordering
 //!

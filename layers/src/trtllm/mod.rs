@@ -24,7 +24,7 @@ pub use self::{
     endpoint::{ContextEndpoint, EndpointError, EndpointErrorKind, Host, ROUTING_HEADER, context_endpoint},
     guard::check_passthrough,
     id::DisaggRequestId,
-    request::{ClientRequest, Delivery, Endpoint, RequestError, RequestErrorKind},
+    request::{ClientRequest, Delivery, Endpoint, RequestError, RequestErrorKind, StreamUsage},
 };
 
 // What comes back from the workers, and what is made of it.

@@ -37,12 +37,22 @@ impl Endpoint {
 pub enum Delivery {
     /// As an event stream.
     Stream {
-        /// Whether the last chunk is to tell the usage: `stream_options` is an object, and its `include_usage` is
-        /// `true` or absent.
-        usage: bool,
+        /// Which of its chunks are to tell the usage.
+        usage: StreamUsage,
     },
     /// As one JSON object.
     Whole,
+}
+
+/// Which chunks of a stream tell the usage (contract, section 4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StreamUsage {
+    /// None: `stream_options` is null or absent, or its `include_usage` is `false` or `null`.
+    Never,
+    /// One of its own at the end: `include_usage` is `true`, or absent from an object.
+    AtEnd,
+    /// Each chunk, besides the one at the end: `continuous_usage_stats` is `true` as well.
+    Throughout,
 }
 
 /// A client's request that can be handed from a context worker to a generation worker.

@@ -16,8 +16,8 @@ pub fn terminal_whole(reply: &ContextReply) -> Segments {
 /// The answer to a client that streams, as server-sent events, with `[DONE]` at the end (contract, section 4;
 /// TensorRT-LLM's own orchestrator sends only `[DONE]` here, and the text is lost).
 ///
-/// Values are the reply's, in its JSON text: half of a surrogate pair stays one. A usage chunk comes only when the
-/// client asked for it and the reply has the usage.
+/// The chunks have the shapes of a worker's, and come to what the reply says. Values are the reply's, in its JSON text:
+/// half of a surrogate pair stays one. Usage comes where the client asked for it, when the reply has it.
 pub fn terminal_stream(request: &ClientRequest, reply: &ContextReply) -> Segments {
     match request.endpoint() {
         Endpoint::Chat => chat::frames(request, reply),

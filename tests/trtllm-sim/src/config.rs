@@ -49,6 +49,7 @@ pub struct Config {
     pub(crate) keep_alive: Duration,
     pub(crate) coalesce: bool,
     pub(crate) eos_in_context: bool,
+    pub(crate) whole_in_context: bool,
     pub(crate) head_first: bool,
     pub(crate) internal_state: bool,
     pub(crate) opaque_state: bool,
@@ -89,6 +90,7 @@ impl Config {
             keep_alive: Duration::from_secs(5),
             coalesce: false,
             eos_in_context: false,
+            whole_in_context: false,
             head_first: false,
             internal_state: true,
             opaque_state: true,
@@ -186,6 +188,16 @@ impl Config {
     #[must_use]
     pub fn eos_in_context(mut self, eos: bool) -> Self {
         self.eos_in_context = eos;
+        self
+    }
+
+    /// Whether a context step makes the whole answer, where no limit cuts it: then every such request ends there.
+    ///
+    /// A real context step makes one token. This makes of every answer one that fits into it, as a reply to compare
+    /// with that of an engine that serves the request alone.
+    #[must_use]
+    pub fn whole_in_context(mut self, whole: bool) -> Self {
+        self.whole_in_context = whole;
         self
     }
 

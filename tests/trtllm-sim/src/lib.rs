@@ -37,8 +37,9 @@
 //!   `stop` and `stop_token_ids` end it as usual.
 //! * A tool is called when `tools` is not empty and `tool_choice` is
 //!   `required` (the first tool) or names one, or else (unless it is `none`)
-//!   when the last message holds `#tool` (the first tool) or `#tool:name`. The
-//!   arguments are `{"text":"<the answer text>"}`.
+//!   when the last message holds `#tool` (the first tool) or `#tool:name`; each
+//!   such mark is a call. The arguments are `{"text":"<the answer text>"}`;
+//!   several calls have a share each of the answer (by its natural length).
 //! * With `chat_template_kwargs.enable_thinking`, else an enabled `thinking`,
 //!   else a `reasoning_effort` other than `none`, the first half of the answer
 //!   (by its natural length) is `reasoning_content`.

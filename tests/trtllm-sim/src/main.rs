@@ -51,6 +51,9 @@ struct Args {
     /// Let every context step end the answer.
     #[arg(long)]
     eos_in_context: bool,
+    /// Let every context step make the whole answer, where no limit cuts it (a real one makes one token).
+    #[arg(long)]
+    whole_in_context: bool,
     /// Send a stream's head before the KV is pulled.
     #[arg(long)]
     head_first: bool,
@@ -114,6 +117,7 @@ impl Args {
             .keep_alive(self.keep_alive)
             .coalesce(self.coalesce)
             .eos_in_context(self.eos_in_context)
+            .whole_in_context(self.whole_in_context)
             .head_first(self.head_first)
             .internal_state(!self.no_internal_state)
             .opaque_state(!self.no_opaque_state)

@@ -90,6 +90,32 @@ async fn context_replies_can_be_edited_or_replaced() {
 }
 
 #[tokio::test]
+async fn answers_can_be_told_what_to_say_and_how_to_end() {
+    let engine = engine().await;
+    let ask = async |body: &serde_json::Value, fault: &str| {
+        post_bytes(&engine, CHAT, &[JSON, ("x-sim-fault", fault)], body.to_string().as_bytes()).await
+    };
+    // A header is ASCII, so all else is escaped.
+    let fault = r#"{"say":"\u00e9e\u0301 \ud83d\ude00 \u4f60","finish":"content_filter"}"#;
+    let text = "ée\u{301} 😀 你";
+    let whole = ask(&chat(), fault).await.json();
+    assert_eq!(whole["choices"][0]["message"]["content"], text);
+    assert_eq!(whole["choices"][0]["finish_reason"], "content_filter");
+    assert_eq!(whole["usage"]["completion_tokens"], 16);
+    let streamed = ask(&stream(), fault).await;
+    assert_eq!(streamed.streamed(), text);
+    assert_eq!(streamed.chunks_json().last().unwrap()["choices"][0]["finish_reason"], "content_filter");
+    // A limit cuts it all the same.
+    let cut = ask(&with(chat(), json!({"max_tokens": 8})), fault).await.json();
+    assert_eq!(cut["choices"][0]["finish_reason"], "length");
+    for body in [chat(), stream()] {
+        let none = ask(&body, r#"{"eos":true}"#).await;
+        assert!(none.text().contains(r#""finish_reason":"stop""#), "{}", none.text());
+        assert!(none.text().contains(r#""content":"""#), "{}", none.text());
+    }
+}
+
+#[tokio::test]
 async fn cuts_before_the_head() {
     let engine = engine().await;
     let bytes = request("POST", CHAT, &[JSON], chat().to_string().as_bytes());

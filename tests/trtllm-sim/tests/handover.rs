@@ -310,6 +310,27 @@ async fn terminal_context_steps_hold_nothing() {
 }
 
 #[tokio::test]
+async fn a_context_step_can_be_the_whole_answer() {
+    let context = Engine::start(Config::new(Role::Context).whole_in_context(true)).await.unwrap();
+    let alone = Engine::start(Config::new(Role::Both)).await.unwrap();
+    for client in [chat(), with(chat(), json!({"reasoning_effort": "high", "logprobs": true}))] {
+        let reply = post(&context, CHAT, &context_leg(&client, ID)).await.json();
+        let expected = post(&alone, CHAT, &client).await.json();
+        for path in ["/choices/0/message", "/choices/0/logprobs", "/choices/0/finish_reason", "/usage"] {
+            assert_eq!(reply.pointer(path), expected.pointer(path), "{path}");
+        }
+        assert_eq!(reply["choices"][0]["disaggregated_params"]["ctx_request_id"], json!(null));
+    }
+    assert_eq!((context.state().terminal, context.state().kv_held), (2, 0));
+    // Where a limit cuts the answer it is a step like any other.
+    let cut = with(chat(), json!({"max_tokens": 4}));
+    let reply = post(&context, CHAT, &context_leg(&cut, ID)).await.json();
+    assert_eq!(reply["choices"][0]["finish_reason"], "length");
+    assert_eq!(reply["usage"]["completion_tokens"], 1);
+    assert_eq!((context.state().terminal, context.state().kv_held), (2, 1));
+}
+
+#[tokio::test]
 async fn logprobs_of_the_first_token_are_handed_over() {
     let (context, worker) = pair(Generation::G3, Generation::G3).await;
     let client = with(chat(), json!({"logprobs": true, "top_logprobs": 2}));

@@ -117,7 +117,12 @@ async fn streams_have_the_real_shapes() {
 
     let always = with(chat(), json!({"stream": true, "stream_options": {"continuous_usage_stats": true}}));
     let chunks = post(&engine, CHAT, &always).await.chunks_json();
+    assert_eq!(chunks[0]["usage"]["completion_tokens"], 0);
+    assert_eq!(chunks[0]["usage"]["total_tokens"], chunks[0]["usage"]["prompt_tokens"]);
     assert_eq!(chunks[3]["usage"]["completion_tokens"], 3);
+    let never = json!({"include_usage": false, "continuous_usage_stats": true});
+    let never = with(chat(), json!({"stream": true, "stream_options": never}));
+    assert!(!post(&engine, CHAT, &never).await.text().contains("usage"));
 }
 
 #[tokio::test]
@@ -148,6 +153,26 @@ async fn tools_reasoning_and_choices_stream_as_they_answer() {
     assert_eq!(arguments, expected.tool_calls[0].arguments);
     let named: Vec<_> = deltas.filter(|d| d["id"].is_string()).collect();
     assert_eq!((named.len(), &named[0]["id"]), (1, &call["id"]));
+    assert!(chunks[1..].iter().all(|c| c["choices"][0]["delta"]["content"] == ""));
+
+    let messages = json!([{"role": "user", "content": "#tool #tool"}]);
+    let client = with(chat(), json!({"tools": tools, "messages": messages}));
+    let whole = post(&engine, CHAT, &client).await.json();
+    let calls = whole["choices"][0]["message"]["tool_calls"].as_array().unwrap();
+    assert_eq!(calls.len(), 2);
+    assert_ne!(calls[0]["id"], calls[1]["id"]);
+    let chunks = post(&engine, CHAT, &with(client, json!({"stream": true}))).await.chunks_json();
+    let mut streamed = vec![json!({}), json!({})];
+    for part in chunks.iter().filter_map(|c| c["choices"][0]["delta"]["tool_calls"].get(0)) {
+        let call = &mut streamed[usize::try_from(part["index"].as_u64().unwrap()).unwrap()];
+        let arguments = call["function"]["arguments"].as_str().unwrap_or_default().to_owned();
+        let all = arguments + part["function"]["arguments"].as_str().unwrap();
+        if part["id"].is_string() {
+            *call = json!({"id": part["id"], "type": part["type"], "function": {"name": part["function"]["name"]}});
+        }
+        call["function"]["arguments"] = json!(all);
+    }
+    assert_eq!(&streamed, calls);
 
     let client = with(chat(), json!({"reasoning_effort": "high"}));
     let expected = expected_answer(&client);

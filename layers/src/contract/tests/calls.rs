@@ -12,7 +12,7 @@ use crate::{
     error::{ContractError, ContractErrorKind},
     handoff::{Handoff, Validated},
     test_util::{Probe, ScriptedBody, leg},
-    trtllm::{Delivery, Endpoint},
+    trtllm::{Delivery, Endpoint, StreamUsage},
 };
 
 fn answer() -> Reply {
@@ -51,7 +51,7 @@ fn the_inner_service_gets_the_request_and_the_handoff() {
     let handoff = seen.body();
     assert_eq!(handoff.context_endpoint().as_str(), "prefill-0:8001");
     assert_eq!(handoff.request().endpoint(), Endpoint::Chat);
-    assert_eq!(handoff.request().delivery(), Delivery::Stream { usage: false });
+    assert_eq!(handoff.request().delivery(), Delivery::Stream { usage: StreamUsage::Never });
     assert_eq!(handoff.request().body(), body.as_bytes());
 
     reply.send_response(answer());

@@ -1,6 +1,6 @@
 //! What each field of a client's request must be for a handoff. Unknown fields are never looked at.
 
-use super::{Delivery, RequestError};
+use super::{Delivery, RequestError, StreamUsage};
 use crate::json::{DuplicateKey, Kind, Object, Value};
 
 /// `stream` and `stream_options`.
@@ -13,22 +13,32 @@ pub(super) fn delivery(object: &Object) -> Result<Delivery, RequestError> {
     Ok(if stream { Delivery::Stream { usage } } else { Delivery::Whole })
 }
 
-/// Whether `stream_options` asks for a usage chunk: an object does unless it says otherwise (contract, section 4).
-fn usage(object: &Object) -> Result<bool, RequestError> {
+/// What `stream_options` asks for. An object asks for the usage unless it says otherwise, and for the usage throughout
+/// only together with the usage (contract, section 4).
+fn usage(object: &Object) -> Result<StreamUsage, RequestError> {
     const FIELD: &str = "stream_options";
-    const MEMBER: &str = "stream_options.include_usage";
-    let Some(options) = present(object, FIELD)? else { return Ok(false) };
+    let Some(options) = present(object, FIELD)? else { return Ok(StreamUsage::Never) };
     if options.kind() != Kind::Object {
         return Err(RequestError::invalid(FIELD, "must be an object or null"));
     }
     let options = options.object().map_err(|error| RequestError::unreadable(FIELD, error))?;
-    match options.get("include_usage").map_err(|_| DuplicateKey(MEMBER))? {
-        None => Ok(true),
-        Some(value) if value.is_null() => Ok(false),
-        Some(value) => {
-            value.as_bool().ok_or_else(|| RequestError::invalid(MEMBER, "must be true, false or null"))
+    let asked = |member: (&'static str, &'static str), otherwise| {
+        let (key, field) = member;
+        match options.get(key).map_err(|_| DuplicateKey(field))? {
+            None => Ok(otherwise),
+            Some(value) if value.is_null() => Ok(false),
+            Some(value) => {
+                value.as_bool().ok_or_else(|| RequestError::invalid(field, "must be true, false or null"))
+            }
         }
-    }
+    };
+    let included = asked(("include_usage", "stream_options.include_usage"), true)?;
+    let throughout = asked(("continuous_usage_stats", "stream_options.continuous_usage_stats"), false)?;
+    Ok(match (included, throughout) {
+        (false, _) => StreamUsage::Never,
+        (true, false) => StreamUsage::AtEnd,
+        (true, true) => StreamUsage::Throughout,
+    })
 }
 
 /// `n`, `best_of`, `use_beam_search`: one context step is handed to one generation step, so there can be one choice.

@@ -32,6 +32,7 @@ fn refused(kind: RequestErrorKind, field: &'static str) -> Verdict {
 }
 
 const WHOLE: Verdict = Ok(Delivery::Whole);
+const STREAM: Verdict = Ok(Delivery::Stream { usage: StreamUsage::Never });
 
 #[test]
 fn only_the_exact_paths_are_handed_off() {
@@ -114,37 +115,56 @@ fn fields_that_nobody_here_knows_pass() {
 #[test]
 fn stream_is_a_truth_value_or_null() {
     for (members, delivery) in [
-        (r#""stream":true"#, Delivery::Stream { usage: false }),
-        (r#""stream":false"#, Delivery::Whole),
-        (r#""stream":null"#, Delivery::Whole),
-        (r#""str\u0065am":true"#, Delivery::Stream { usage: false }),
-        (r#""stream":true,"stream_options":null"#, Delivery::Stream { usage: false }),
-        (r#""stream":true,"stream_options":{}"#, Delivery::Stream { usage: true }),
-        (
-            r#""stream":true,"stream_options":{ "continuous_usage_stats":true }"#,
-            Delivery::Stream { usage: true },
-        ),
-        (r#""stream":true,"stream_options":{"include_usage":true}"#, Delivery::Stream { usage: true }),
-        (r#""stream":true,"stream_options":{"include_usage":false}"#, Delivery::Stream { usage: false }),
-        (r#""stream":true,"stream_options":{"include_usage":null}"#, Delivery::Stream { usage: false }),
-        (r#""stream_options":{"include_usage":true}"#, Delivery::Whole),
+        (r#""stream":true"#, STREAM),
+        (r#""stream":false"#, WHOLE),
+        (r#""stream":null"#, WHOLE),
+        (r#""str\u0065am":true"#, STREAM),
+        (r#""stream_options":{"include_usage":true}"#, WHOLE),
+        (r#""stream_options":{}"#, WHOLE),
     ] {
-        on_both(members, Ok(delivery));
+        on_both(members, delivery);
     }
     for value in ["1", "0", "\"true\"", "\"yes\"", "\"\"", "[]", "{}", "1.0"] {
         on_both(&format!("\"stream\":{value}"), refused(Invalid, "stream"));
     }
+}
+
+#[test]
+fn usage_is_asked_for_in_stream_options() {
+    use StreamUsage::{AtEnd, Never, Throughout};
+    for (options, usage) in [
+        ("null", Never),
+        ("{}", AtEnd),
+        (r#"{"include_usage":true}"#, AtEnd),
+        (r#"{"include_usag\u0065":true}"#, AtEnd),
+        (r#"{"include_usage":false}"#, Never),
+        (r#"{"include_usage":null}"#, Never),
+        (r#"{"include_usage":true,"continuous_usage_stats":true}"#, Throughout),
+        (r#"{"include_usage":true,"continuous_usage_stats":false}"#, AtEnd),
+        (r#"{"include_usage":true,"continuous_usage_stats":null}"#, AtEnd),
+        (r#"{ "continuous_usage_stats":true }"#, Throughout),
+        (r#"{"include_usage":false,"continuous_usage_stats":true}"#, Never),
+        (r#"{"include_usage":null,"continuous_usage_stats":true}"#, Never),
+        (r#"{"include_obfuscation":true}"#, AtEnd),
+    ] {
+        on_both(&format!(r#""stream":true,"stream_options":{options}"#), Ok(Delivery::Stream { usage }));
+    }
     for value in ["true", "false", "[]", "\"\"", "0"] {
         on_both(&format!("\"stream_options\":{value}"), refused(Invalid, "stream_options"));
     }
-    for value in ["1", "\"true\"", "{}"] {
-        let members = format!("\"stream\":true,\"stream_options\":{{\"include_usage\":{value}}}");
-        on_both(&members, refused(Invalid, "stream_options.include_usage"));
+    for (member, field) in [
+        ("include_usage", "stream_options.include_usage"),
+        ("continuous_usage_stats", "stream_options.continuous_usage_stats"),
+    ] {
+        for value in ["1", "\"true\"", "{}"] {
+            let members = format!(r#""stream":true,"stream_options":{{"{member}":{value}}}"#);
+            on_both(&members, refused(Invalid, field));
+        }
+        let (last, rest) = (member.chars().last().unwrap(), &member[..member.len() - 1]);
+        let escaped = format!("{rest}\\u{:04x}", u32::from(last));
+        let members = format!(r#""stream_options":{{"{member}":true,"{escaped}":false}}"#);
+        on_both(&members, refused(Invalid, field));
     }
-    on_both(
-        r#""stream_options":{"include_usage":true,"include_usag\u0065":false}"#,
-        refused(Invalid, "stream_options.include_usage"),
-    );
 }
 
 #[test]

@@ -1,18 +1,30 @@
+use bytes::Bytes;
+
 use super::{ClientRequest, ContextReply, Segments};
 use crate::{
     json::{Kind, Object, Value},
-    trtllm::Delivery,
+    trtllm::{Delivery, StreamUsage},
 };
 
 /// Writes the chunks of one stream.
-pub(super) struct Frames {
-    /// `"id":…,"object":…,"created":…,"model":…`, the same in each.
-    head: String,
-    out: String,
+pub(super) struct Frames<'a> {
+    reply: &'a ContextReply,
+    /// `data: {"id":…,"object":…,"created":…,"model":…`, the same in each: shared, as a reply may have a model of any
+    /// length and any number of calls.
+    head: Bytes,
+    usage: StreamUsage,
+    /// What a chunk has in the place of the usage.
+    without_usage: &'static str,
+    out: Segments,
 }
 
-impl Frames {
-    pub(super) fn new(request: &ClientRequest, reply: &ContextReply, object: &str) -> Self {
+impl<'a> Frames<'a> {
+    pub(super) fn new(
+        request: &ClientRequest,
+        reply: &'a ContextReply,
+        object: &str,
+        without_usage: &'static str,
+    ) -> Self {
         let member = |key, kind| reply.object().last(key).filter(|value: &Value| value.kind() == kind);
         // Clients' models require these; a worker always sends them.
         let id = member("id", Kind::String);
@@ -20,40 +32,78 @@ impl Frames {
         let model = member("model", Kind::String)
             .or_else(|| request.object().last("model").filter(|model| model.kind() == Kind::String));
         let mut head = String::new();
-        for (key, value, otherwise) in
-            [("id", id, r#""""#), ("created", created, "0"), ("model", model, r#""""#)]
-        {
-            member_text(&mut head, key, value.as_ref().map_or(otherwise, Value::as_str));
-        }
+        member_text(&mut head, "id", id.as_ref().map_or(r#""""#, Value::as_str));
         member_text(&mut head, "object", object);
-        Self { head, out: String::new() }
+        member_text(&mut head, "created", created.as_ref().map_or("0", Value::as_str));
+        member_text(&mut head, "model", model.as_ref().map_or(r#""""#, Value::as_str));
+        // Of no release that is known, but of this API.
+        for key in ["service_tier", "system_fingerprint"] {
+            if let Some(value) = member(key, Kind::String) {
+                member_text(&mut head, key, value.as_str());
+            }
+        }
+        let usage = match request.delivery() {
+            Delivery::Stream { usage } => usage,
+            Delivery::Whole => StreamUsage::Never,
+        };
+        let head = one_line(format!("data: {{{head}")).into();
+        Self { reply, head, usage, without_usage, out: Segments::new() }
     }
 
-    /// A chunk with one choice; `choice` is the inside of its object, without the index.
-    pub(super) fn choice(&mut self, reply: &ContextReply, choice: &str, tail: &str) {
-        let index = reply.choice().last("index").filter(|index| index.as_i128().is_some());
-        let index = index.as_ref().map_or("0", Value::as_str);
-        self.frame(&format!(r#""choices":[{{"index":{index},{choice}}}]{tail}"#));
+    /// A chunk from before the first token. `choice` is the inside of its object, without the index.
+    pub(super) fn before(&mut self, choice: &str) {
+        self.choice(choice, of_prompt);
+    }
+
+    /// A chunk of what the context step made; it made all of it at once.
+    pub(super) fn made(&mut self, choice: &str) {
+        self.choice(choice, |usage| Some(usage.into()));
     }
 
     /// Ends the stream, with the usage when it was asked for.
-    pub(super) fn finish(mut self, request: &ClientRequest, reply: &ContextReply) -> Segments {
-        if request.delivery() == (Delivery::Stream { usage: true })
-            && let Some(usage) = present(reply.object(), "usage")
+    pub(super) fn finish(mut self) -> Segments {
+        if self.usage != StreamUsage::Never
+            && let Some(usage) = self.whole_usage()
         {
-            self.frame(&format!(r#""choices":[],"usage":{}"#, usage.as_str()));
+            self.frame(&format!(r#","choices":[],"usage":{}"#, usage.as_str()));
         }
-        self.out.push_str("data: [DONE]\n\n");
-        self.out.into()
+        self.out.push("data: [DONE]\n\n");
+        self.out
+    }
+
+    fn choice(&mut self, choice: &str, so_far: impl FnOnce(Value) -> Option<Segments>) {
+        let index = self.reply.choice().last("index").filter(|index| index.as_i128().is_some());
+        let index = index.as_ref().map_or("0", Value::as_str);
+        let asked = self.usage == StreamUsage::Throughout;
+        let usage = asked.then(|| self.whole_usage()).flatten().and_then(so_far);
+        let usage = usage.map_or_else(
+            || self.without_usage.to_owned(),
+            |usage| format!(r#","usage":{}"#, String::from_utf8_lossy(&usage.to_bytes())),
+        );
+        self.frame(&format!(r#","choices":[{{"index":{index},{choice}}}]{usage}"#));
+    }
+
+    fn whole_usage(&self) -> Option<Value> {
+        present(self.reply.object(), "usage")
     }
 
     fn frame(&mut self, rest: &str) {
-        self.out.push_str("data: {");
-        let text = self.head.chars().chain([',']).chain(rest.chars());
-        // A line end would end the event's data; in JSON it can only stand between tokens.
-        self.out.extend(text.map(|c| if matches!(c, '\n' | '\r') { ' ' } else { c }));
-        self.out.push_str("}\n\n");
+        self.out.push(self.head.clone());
+        self.out.push(one_line(format!("{rest}}}")) + "\n\n");
     }
+}
+
+/// The usage when no token was made yet: that of the prompt.
+fn of_prompt(usage: Value) -> Option<Segments> {
+    let usage = usage.object().ok()?;
+    let prompt = usage.last("prompt_tokens").filter(|tokens| tokens.as_i128().is_some())?;
+    let edit = usage.edit().set("total_tokens", prompt).set("completion_tokens", "0");
+    Some(edit.remove("completion_tokens_details").finish())
+}
+
+/// A line end would end the event's data; in JSON it can only stand between tokens.
+fn one_line(json: String) -> String {
+    if json.contains(['\n', '\r']) { json.replace(['\n', '\r'], " ") } else { json }
 }
 
 /// Adds `"key":json`, with a comma when something is before it.
@@ -72,9 +122,9 @@ pub(super) fn present(object: &Object, key: &str) -> Option<Value> {
     object.last(key).filter(|value| !value.is_null())
 }
 
-/// A string that is not empty.
+/// A member that is a string.
 pub(super) fn text(object: &Object, key: &str) -> Option<Value> {
-    object.last(key).filter(|value| value.kind() == Kind::String && value.as_str() != r#""""#)
+    object.last(key).filter(|value| value.kind() == Kind::String)
 }
 
 /// The JSON of a member, or `null`.

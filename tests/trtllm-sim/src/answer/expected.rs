@@ -13,7 +13,7 @@ pub struct Expected {
     pub text: String,
     /// The reasoning content; empty when the request does not ask for any.
     pub reasoning: String,
-    /// The tool calls, none or one.
+    /// The tool calls.
     pub tool_calls: Vec<ExpectedTool>,
     /// `stop`, `length` or `tool_calls`.
     pub finish_reason: String,
@@ -69,7 +69,10 @@ fn of_ask(ask: &Ask, tokens: usize) -> Expected {
         text: format!("{echo}{}", plan.text(Channel::Content)),
         reasoning: plan.text(Channel::Reasoning),
         tool_calls: match &ask.want.mode {
-            Mode::Tool(name) => vec![ExpectedTool { name: name.clone(), arguments: plan.arguments() }],
+            Mode::Tools(tools) => {
+                let calls = plan.calls(tools).into_iter();
+                calls.map(|call| ExpectedTool { name: call.name, arguments: call.arguments }).collect()
+            }
             _ => Vec::new(),
         },
         finish_reason: plan.finish.name().to_owned(),

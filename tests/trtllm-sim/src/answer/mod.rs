@@ -9,9 +9,7 @@ mod plan;
 pub(crate) mod tokens;
 
 pub use expected::{Expected, ExpectedTool, expected_answer, expected_answer_of};
-pub(crate) use plan::{
-    ARGUMENTS_END, ARGUMENTS_START, Channel, Finish, Mode, Piece, Plan, StopReason, Want, plan,
-};
+pub(crate) use plan::{Channel, END_OF_ANSWER, Finish, Mode, Piece, Plan, StopReason, Want, plan};
 pub use tokens::{answer_text, answer_token, prompt_tokens, token_text};
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The whole answer to a request, planned before its first token is sent.
 
-use super::tokens::{Answer, token_text};
+use super::tokens::{Answer, fingerprint, token_text};
 
 /// All answers to one request have no more tokens than this.
 pub(crate) const MAX_TOKENS: usize = 1 << 20;
@@ -26,8 +26,8 @@ pub(crate) enum Mode {
     Text,
     /// The first half of the natural length is reasoning.
     Reasoning,
-    /// A call of this tool.
-    Tool(String),
+    /// Calls of these tools, one after the other; each has its share of the natural length.
+    Tools(Vec<String>),
 }
 
 /// Where the text of a token goes.
@@ -35,7 +35,8 @@ pub(crate) enum Mode {
 pub(crate) enum Channel {
     Content,
     Reasoning,
-    Tool,
+    /// The arguments of the tool call with this number.
+    Tool(usize),
 }
 
 /// One token of an answer.
@@ -52,6 +53,7 @@ pub(crate) enum Finish {
     Stop,
     Length,
     ToolCalls,
+    ContentFilter,
 }
 
 impl Finish {
@@ -60,6 +62,7 @@ impl Finish {
             Self::Stop => "stop",
             Self::Length => "length",
             Self::ToolCalls => "tool_calls",
+            Self::ContentFilter => "content_filter",
         }
     }
 }
@@ -85,17 +88,85 @@ impl Plan {
         self.pieces.iter().filter(|piece| piece.channel == channel).map(|piece| piece.text.as_str()).collect()
     }
 
-    /// The arguments of the tool call; without their end when the answer was cut.
-    pub(crate) fn arguments(&self) -> String {
-        let end = if self.finish == Finish::ToolCalls { ARGUMENTS_END } else { "" };
-        format!("{ARGUMENTS_START}{}{end}", self.text(Channel::Tool))
+    /// The tool calls; of those that a limit left without a token there is nothing.
+    pub(crate) fn calls(&self, tools: &[String]) -> Vec<Call> {
+        let mut calls: Vec<Call> = Vec::new();
+        for at in 0..self.pieces.len() {
+            let Some(part) = self.call_part(at, tools) else { continue };
+            match (part.head, calls.last_mut()) {
+                (Some((id, name)), _) => calls.push(Call { id, name, arguments: part.arguments }),
+                (None, Some(call)) => call.arguments.push_str(&part.arguments),
+                (None, None) => {}
+            }
+        }
+        calls
+    }
+
+    /// What one token adds to the tool calls.
+    pub(crate) fn call_part(&self, at: usize, tools: &[String]) -> Option<CallPart> {
+        let piece = &self.pieces[at];
+        let Channel::Tool(index) = piece.channel else { return None };
+        let first = at == 0 || self.pieces[at - 1].channel != piece.channel;
+        let last = match self.pieces.get(at + 1) {
+            Some(next) => next.channel != piece.channel,
+            // An answer that was cut does not close its arguments.
+            None => self.finish == Finish::ToolCalls,
+        };
+        let start = if first { ARGUMENTS_START } else { "" };
+        let end = if last { ARGUMENTS_END } else { "" };
+        let number = i64::try_from(index).unwrap_or(i64::MAX);
+        let id = || format!("chatcmpl-tool-{:016x}", fingerprint(&[piece.id, number]));
+        Some(CallPart {
+            index,
+            head: first.then(|| (id(), tools.get(index).cloned().unwrap_or_default())),
+            arguments: format!("{start}{}{end}", piece.text),
+        })
+    }
+
+    /// Ends the answer at once: one token was made, and it has no text.
+    pub(crate) fn end_at_once(&mut self) {
+        self.finish = Finish::Stop;
+        self.stop_reason = None;
+        self.pieces = vec![Piece { id: END_OF_ANSWER, text: String::new(), channel: Channel::Content }];
+    }
+
+    /// Spreads another text over the tokens.
+    pub(crate) fn say(&mut self, text: &str) {
+        let chars: Vec<char> = text.chars().collect();
+        let count = self.pieces.len();
+        for (at, piece) in self.pieces.iter_mut().enumerate() {
+            let part = at * chars.len() / count..(at + 1) * chars.len() / count;
+            piece.text = chars[part].iter().collect();
+        }
     }
 }
 
+/// A tool call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Call {
+    /// It follows from the answer.
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) arguments: String,
+}
+
+/// What one token adds to a tool call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CallPart {
+    /// The number of the call.
+    pub(crate) index: usize,
+    /// The id and the name, when it is the call's first token.
+    pub(crate) head: Option<(String, String)>,
+    pub(crate) arguments: String,
+}
+
+/// The token that ends an answer without a text.
+pub(crate) const END_OF_ANSWER: i64 = 2;
+
 /// Before the first token of a tool call.
-pub(crate) const ARGUMENTS_START: &str = "{\"text\":\"";
+const ARGUMENTS_START: &str = "{\"text\":\"";
 /// After its last.
-pub(crate) const ARGUMENTS_END: &str = "\"}";
+const ARGUMENTS_END: &str = "\"}";
 
 /// Plans an answer of `natural` tokens, or as the request limits it. The tokens
 /// in `replay` were made by another worker and come first, whatever they are.
@@ -109,18 +180,19 @@ pub(crate) fn plan(prompt: &[i64], want: &Want, natural: usize, replay: &[i64]) 
     let count = wished.min(limit).clamp(1, (MAX_TOKENS / want.answers.max(1)).max(1));
     let mut finish = match &want.mode {
         _ if wished > limit || (want.ignore_eos && want.max_tokens.is_some()) => Finish::Length,
-        Mode::Tool(_) => Finish::ToolCalls,
+        Mode::Tools(_) => Finish::ToolCalls,
         _ => Finish::Stop,
     };
     // By the natural length, so that a limit does not move the border.
-    let thoughts = if want.mode == Mode::Reasoning { natural.max(want.min_tokens) / 2 } else { 0 };
+    let length = natural.max(want.min_tokens).max(1);
+    let thoughts = if want.mode == Mode::Reasoning { length / 2 } else { 0 };
     let mut stops = Stops::new(want);
     let mut stop_reason = None;
     let mut pieces: Vec<Piece> = Vec::with_capacity(count);
     for at in 0..count {
         let id = replay.get(at).copied().unwrap_or_else(|| answer.token(at));
         let channel = match &want.mode {
-            Mode::Tool(_) => Channel::Tool,
+            Mode::Tools(tools) => Channel::Tool((at * tools.len() / length).min(tools.len().max(1) - 1)),
             _ if at < thoughts => Channel::Reasoning,
             _ => Channel::Content,
         };

@@ -93,6 +93,46 @@ fn reasoning_and_tools() {
 }
 
 #[test]
+fn several_calls_share_the_answer() {
+    let tools = json!([{"type": "function", "function": {"name": "a"}}, {"type": "function", "function": {"name": "ab"}}]);
+    let ask = |marks: &str, extra: serde_json::Value| {
+        let mut request = chat(json!({"tools": tools, "messages": [{"role": "user", "content": marks}]}));
+        request.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        request
+    };
+    let marks = "#tool:ab and #tool";
+    let plain = expected_answer_of(&ask(marks, json!({"tool_choice": "none"})), 5);
+    let called = expected_answer_of(&ask(marks, json!({})), 5);
+    let words: Vec<&str> = plain.text.split_inclusive(' ').map(str::trim).filter(|w| !w.is_empty()).collect();
+    let text = |words: &[&str]| format!("{{\"text\":\" {}\"}}", words.join(" "));
+    let calls: Vec<_> = called.tool_calls.iter().map(|c| (c.name.as_str(), c.arguments.clone())).collect();
+    assert_eq!(calls, [("ab", text(&words[..3])), ("a", text(&words[3..]))]);
+    assert_eq!(called.finish_reason, "tool_calls");
+    // A limit does not move the border, and closes nothing.
+    let cut = expected_answer_of(&ask(marks, json!({"max_tokens": 4})), 5);
+    assert_eq!(cut.tool_calls[0], called.tool_calls[0]);
+    assert_eq!(cut.tool_calls[1].arguments, format!("{{\"text\":\" {}", words[3]));
+    let cut = expected_answer_of(&ask(marks, json!({"max_tokens": 2})), 5);
+    assert_eq!((cut.tool_calls.len(), cut.finish_reason.as_str()), (1, "length"));
+    // One token cannot call two tools.
+    let one = expected_answer_of(&ask(marks, json!({})), 1);
+    assert_eq!(one.tool_calls.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), ["ab"]);
+}
+
+#[test]
+fn another_text_is_spread_over_the_tokens() {
+    let prompt = prompt_tokens("hi");
+    let text = "日本語😀e\u{301}";
+    for tokens in [1, 2, 3, 16] {
+        let mut plan = plan(&prompt, &Want::default(), tokens, &[]);
+        let ids: Vec<_> = plan.pieces.iter().map(|piece| piece.id).collect();
+        plan.say(text);
+        assert_eq!(plan.text(Channel::Content), text);
+        assert_eq!(plan.pieces.iter().map(|piece| piece.id).collect::<Vec<_>>(), ids);
+    }
+}
+
+#[test]
 fn tokens_have_texts() {
     assert_eq!(token_text(300_000), " baba");
     assert_eq!(token_text(304_095), " vovo");

@@ -2,6 +2,7 @@
 
 mod parse;
 
+use crate::answer::{Finish, Plan};
 use std::time::Duration;
 
 /// One way to misbehave, for some requests.
@@ -46,8 +47,13 @@ pub struct Fault {
     pub remove: Vec<String>,
     /// Registers the KV under this id and not under that of the request, and says so in the reply.
     pub register_id: Option<i64>,
-    /// The context step ends the answer: no text, no KV, `finish_reason` stop.
+    /// The answer ends at once: no text, no KV held, `finish_reason` stop. Nothing for `generation_only` requests.
     pub eos: bool,
+    /// The text of the answer, spread over its tokens; whatever tokens the answer has otherwise.
+    pub say: Option<String>,
+    /// The `finish_reason` of an answer that no limit cuts, streamed or not: `stop`, `tool_calls` or
+    /// `content_filter`.
+    pub finish: Option<String>,
     /// Fails the engine after so many tokens of a stream: chat cuts the body,
     /// completions sends an error frame and `[DONE]`.
     pub error_after_tokens: Option<usize>,
@@ -130,6 +136,15 @@ impl Fault {
         Self { on, ..Self::default() }
     }
 
+    /// Makes of an answer what `say` and `finish` want.
+    pub(crate) fn dress(&self, plan: &mut Plan) {
+        if let Some(text) = &self.say {
+            plan.say(text);
+        }
+        let finish = self.finish.as_deref().and_then(finish_named);
+        plan.finish = finish.filter(|_| plan.finish != Finish::Length).unwrap_or(plan.finish);
+    }
+
     /// Reads faults from JSON: one object, or a list of them.
     ///
     /// # Errors
@@ -180,6 +195,11 @@ impl Faults {
         }
         Some(fault)
     }
+}
+
+/// An end that an answer can be given.
+fn finish_named(name: &str) -> Option<Finish> {
+    [Finish::Stop, Finish::ToolCalls, Finish::ContentFilter].into_iter().find(|finish| finish.name() == name)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Faults from JSON, with refusals that say which member is wrong.
 
-use super::{Cut, CutAt, CutHow, Fault, Hang, On};
+use super::{Cut, CutAt, CutHow, Fault, Hang, On, finish_named};
 use crate::json::{Value, read, text};
 use std::time::Duration;
 
@@ -53,6 +53,14 @@ fn fault(value: &Value) -> Result<Fault, String> {
             }
             "register_id" => fault.register_id = Some(number(name, value)?),
             "eos" => fault.eos = flag(name, value)?,
+            "say" => fault.say = Some(string("say", value)?),
+            "finish" => {
+                let finish = string("finish", value)?;
+                if finish_named(&finish).is_none() {
+                    return Err("finish must be stop, tool_calls or content_filter".into());
+                }
+                fault.finish = Some(finish);
+            }
             "error_after_tokens" => fault.error_after_tokens = Some(number(name, value)?),
             "error_frame" => fault.error_frame = flag(name, value)?,
             "no_done" => fault.no_done = flag(name, value)?,

@@ -43,6 +43,8 @@ fn wrong_faults_are_refused_with_the_member() {
         (r#"{"hang":{"x":1}}"#, "after_tokens"),
         (r#"{"before_head_ms":99999999999}"#, "before_head_ms"),
         (r#"{"eos":1}"#, "eos"),
+        (r#"{"say":1}"#, "say"),
+        (r#"{"finish":"length"}"#, "finish"),
     ] {
         let error = Fault::from_json(json).unwrap_err();
         assert!(error.contains(named), "{json}: {error}");

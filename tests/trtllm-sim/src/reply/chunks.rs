@@ -1,8 +1,7 @@
 //! Replies that are streamed: one frame of an event stream at a time.
 
-use super::{Job, call_id, chat_logprobs, stop_reason, text_logprobs};
-use crate::answer::{ARGUMENTS_END, ARGUMENTS_START, Finish};
-use crate::answer::{Channel, Mode};
+use super::{Job, chat_logprobs, stop_reason, text_logprobs};
+use crate::answer::Channel;
 use crate::json::{Value, quote, text};
 use crate::release::Generation;
 use crate::schema::Endpoint;
@@ -38,11 +37,12 @@ impl<'a> Chunks<'a> {
         if !self.chat {
             return String::new();
         }
+        let usage = self.job.ask.usage_always.then(|| text(&self.job.usage(0)));
         // This frame alone has a space before its newlines.
         (0..self.job.plans.len())
             .map(|index| {
                 let choice = format!("{{\"index\":{index},\"delta\":{{\"role\":\"assistant\"}}}}");
-                format!("data: {} \n\n", self.envelope(&choice, None))
+                format!("data: {} \n\n", self.envelope(&choice, usage.as_deref()))
             })
             .collect()
     }
@@ -101,30 +101,22 @@ impl<'a> Chunks<'a> {
         let plan = &self.job.plans[index];
         let piece = &plan.pieces[at];
         let last = at + 1 == plan.pieces.len();
-        let mut delta = match piece.channel {
-            Channel::Content => format!("\"content\":{},\"reasoning_content\":\"\"", quote(&piece.text)),
-            Channel::Reasoning => format!("\"content\":\"\",\"reasoning_content\":{}", quote(&piece.text)),
-            Channel::Tool => String::new(),
+        // Each chunk has both texts, be they empty.
+        let (content, reasoning) = match piece.channel {
+            Channel::Content => (piece.text.as_str(), ""),
+            Channel::Reasoning => ("", piece.text.as_str()),
+            Channel::Tool(_) => ("", ""),
         };
-        if piece.channel == Channel::Tool {
-            let name = match &self.job.ask.want.mode {
-                Mode::Tool(name) => name.as_str(),
-                _ => "",
-            };
-            let mut arguments = piece.text.clone();
-            let mut head = String::new();
-            if at == 0 {
-                arguments.insert_str(0, ARGUMENTS_START);
-                head = format!("\"id\":{},", quote(&call_id(plan)));
-            }
-            if last && plan.finish == Finish::ToolCalls {
-                arguments.push_str(ARGUMENTS_END);
-            }
-            let named = if at == 0 { format!("\"name\":{},", quote(name)) } else { String::new() };
-            delta = format!(
-                "\"tool_calls\":[{{{head}\"type\":\"function\",\"index\":0,\"function\":{{{named}\"arguments\":{}}}}}]",
-                quote(&arguments)
-            );
+        let mut delta = format!("\"content\":{},\"reasoning_content\":{}", quote(content), quote(reasoning));
+        if let Some(part) = plan.call_part(at, self.job.tools()) {
+            let head = part.head.as_ref();
+            let id = head.map_or_else(String::new, |(id, _)| format!("\"id\":{},", quote(id)));
+            let name = head.map_or_else(String::new, |(_, name)| format!("\"name\":{},", quote(name)));
+            delta.push_str(&format!(
+                ",\"tool_calls\":[{{{id}\"type\":\"function\",\"index\":{},\"function\":{{{name}\"arguments\":{}}}}}]",
+                part.index,
+                quote(&part.arguments)
+            ));
         }
         let mut choice = format!("{{\"index\":{index},\"delta\":{{{delta}}}");
         let logprobs = chat_logprobs(self.job, at, std::slice::from_ref(piece));

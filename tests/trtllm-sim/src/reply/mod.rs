@@ -11,7 +11,7 @@ pub(crate) use whole::whole;
 #[cfg(test)]
 mod tests;
 
-use crate::answer::{Piece, Plan, StopReason, tokens};
+use crate::answer::{Mode, Piece, Plan, StopReason, tokens};
 use crate::json::Value;
 use crate::release::Generation;
 use crate::schema::Ask;
@@ -46,6 +46,14 @@ impl Job {
             ("completion_tokens", Value::int(completion)),
             ("prompt_tokens_details", Value::obj([("cached_tokens", Value::int(self.cached_tokens))])),
         ])
+    }
+
+    /// The tools that are called, in the order of their calls.
+    fn tools(&self) -> &[String] {
+        match &self.ask.want.mode {
+            Mode::Tools(tools) => tools,
+            _ => &[],
+        }
     }
 
     /// What `echo` puts in front of a choice.
@@ -136,10 +144,4 @@ fn text_logprobs(job: &Job, from: usize, offset: usize, pieces: &[Piece]) -> Val
         ("tokens", Value::Arr(texts)),
         ("top_logprobs", Value::Arr(tops)),
     ])
-}
-
-/// The id of a tool call; it follows from the answer.
-fn call_id(plan: &Plan) -> String {
-    let ids: Vec<i64> = plan.pieces.iter().take(1).map(|p| p.id).collect();
-    format!("chatcmpl-tool-{:016x}", tokens::fingerprint(&ids))
 }

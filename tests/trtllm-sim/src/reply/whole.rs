@@ -1,7 +1,7 @@
 //! Replies that are not streamed.
 
-use super::{Job, call_id, chat_logprobs, stop_reason, text_logprobs};
-use crate::answer::{Channel, Mode, Plan};
+use super::{Job, chat_logprobs, stop_reason, text_logprobs};
+use crate::answer::{Channel, Plan};
 use crate::json::Value;
 use crate::release::Generation;
 use crate::schema::Endpoint;
@@ -41,26 +41,17 @@ fn params(job: &Job) -> Value {
 }
 
 fn chat_choice(job: &Job, index: usize, plan: &Plan) -> Value {
-    let calls = match &job.ask.want.mode {
-        Mode::Tool(name) if !plan.pieces.is_empty() => vec![Value::obj([
-            ("id", Value::Str(call_id(plan))),
-            ("type", Value::str("function")),
-            (
-                "function",
-                Value::obj([
-                    ("name", Value::str(name.as_str())),
-                    ("arguments", Value::Str(plan.arguments())),
-                ]),
-            ),
-        ])],
-        _ => Vec::new(),
-    };
+    let calls = plan.calls(job.tools()).into_iter().map(|call| {
+        let function =
+            Value::obj([("name", Value::Str(call.name)), ("arguments", Value::Str(call.arguments))]);
+        Value::obj([("id", Value::Str(call.id)), ("type", Value::str("function")), ("function", function)])
+    });
     let message = Value::obj([
         ("role", Value::str("assistant")),
         ("content", Value::Str(plan.text(Channel::Content))),
         ("reasoning_content", Value::Str(plan.text(Channel::Reasoning))),
         ("reasoning", Value::Null),
-        ("tool_calls", Value::Arr(calls)),
+        ("tool_calls", Value::Arr(calls.collect())),
     ]);
     Value::obj([
         ("index", Value::int(index as u64)),

@@ -29,7 +29,7 @@ pub(crate) struct Ask {
     pub(crate) stream: bool,
     /// A usage chunk at the end of the stream.
     pub(crate) usage_chunk: bool,
-    /// Usage in every chunk.
+    /// Usage in every chunk, besides that chunk.
     pub(crate) usage_always: bool,
     /// How many answers to each prompt.
     pub(crate) n: usize,
@@ -68,6 +68,8 @@ pub(crate) struct Params {
 /// Most answers to one prompt, and most prompts of one request.
 const MAX_CHOICES: usize = 64;
 const MAX_PROMPTS: usize = 1_024;
+/// Most tool calls in one answer.
+const MAX_CALLS: usize = 128;
 
 /// Reads a body that passed the validator.
 pub(crate) fn read(endpoint: Endpoint, body: &Value) -> Result<Ask, Fail> {
@@ -98,12 +100,13 @@ pub(crate) fn read(endpoint: Endpoint, body: &Value) -> Result<Ask, Fail> {
     let n = number("n").unwrap_or(1).clamp(1, MAX_CHOICES as i128);
     let n = usize::try_from(n).unwrap_or(1);
     let answers = n * prompts.len();
+    let usage = options.is_some() && option("include_usage", true);
     Ok(Ask {
         endpoint,
         model: text(body, "model").unwrap_or_default().to_owned(),
         stream,
-        usage_chunk: options.is_some() && option("include_usage", true),
-        usage_always: option("continuous_usage_stats", false),
+        usage_chunk: usage,
+        usage_always: usage && option("continuous_usage_stats", false),
         n,
         prompts,
         echo,
@@ -162,8 +165,8 @@ fn want(endpoint: Endpoint, body: &Value) -> Want {
 
 /// Tool call before reasoning before plain text; see the crate documentation.
 fn chat_mode(body: &Value) -> Mode {
-    if let Some(name) = called_tool(body) {
-        return Mode::Tool(name);
+    if let Some(names) = called_tools(body) {
+        return Mode::Tools(names);
     }
     let template =
         body.get("chat_template_kwargs").and_then(|kwargs| kwargs.get("enable_thinking")).map(Value::truthy);
@@ -174,7 +177,7 @@ fn chat_mode(body: &Value) -> Mode {
     if template.or(thinking).or(effort).unwrap_or(false) { Mode::Reasoning } else { Mode::Text }
 }
 
-fn called_tool(body: &Value) -> Option<String> {
+fn called_tools(body: &Value) -> Option<Vec<String>> {
     let names: Vec<&str> = body
         .get("tools")
         .and_then(Value::as_arr)?
@@ -184,19 +187,21 @@ fn called_tool(body: &Value) -> Option<String> {
     let first = names.first()?;
     let named = match body.given("tool_choice") {
         Some(Value::Str(word)) if word == "none" => return None,
-        Some(Value::Str(word)) if word == "required" => return Some((*first).to_owned()),
+        Some(Value::Str(word)) if word == "required" => return Some(vec![(*first).to_owned()]),
         Some(choice @ Value::Obj(_)) => choice.get("function")?.get("name")?.as_str(),
         _ => None,
     };
     if let Some(name) = named {
-        return Some(name.to_owned());
+        return Some(vec![name.to_owned()]);
     }
     let last = body.get("messages").and_then(Value::as_arr)?.last()?;
     let content = tokens::content_text(last.get("content")?);
-    let (_, asked) = content.split_once(tokens::TOOL_MARK)?;
-    let asked = asked.strip_prefix(':').unwrap_or_default();
-    let wanted = names.iter().filter(|name| asked.starts_with(**name)).max_by_key(|name| name.len());
-    Some((*wanted.unwrap_or(first)).to_owned())
+    let calls = content.split(tokens::TOOL_MARK).skip(1).take(MAX_CALLS).map(|asked| {
+        let asked = asked.strip_prefix(':').unwrap_or_default();
+        let wanted = names.iter().filter(|name| asked.starts_with(**name)).max_by_key(|name| name.len());
+        (*wanted.unwrap_or(first)).to_owned()
+    });
+    Some(calls.collect()).filter(|calls: &Vec<String>| !calls.is_empty())
 }
 
 fn chat_prompt(body: &Value) -> Result<Vec<i64>, Fail> {

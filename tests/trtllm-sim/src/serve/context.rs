@@ -4,7 +4,7 @@ use super::inference::{Outcome, now};
 use super::respond;
 use super::stream::{Pace, Writer};
 use super::work::Work;
-use crate::answer::{Channel, Finish, Piece, Plan, plan, tokens};
+use crate::answer::{END_OF_ANSWER, Finish, Plan, plan, tokens};
 use crate::config::Role;
 use crate::faults::{Fault, Hang};
 use crate::http1::SimBody;
@@ -18,9 +18,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// The token that ends an answer without a text.
-const END_OF_ANSWER: i64 = 2;
 
 /// Registers the request's KV, so that its id is taken from now on.
 pub(super) fn begin(shared: &Arc<Shared>, ask: &Ask, fault: &Fault, work: &mut Work) -> Result<(), Fail> {
@@ -62,9 +59,13 @@ pub(super) async fn run(
     tokio::time::sleep(shared.config.prefill_per_token.saturating_mul(count)).await;
     tokio::time::sleep(fault.before_first_token).await;
 
-    let whole = plan(prompt, &ask.want, shared.config.tokens, &[]);
+    let mut whole = plan(prompt, &ask.want, shared.config.tokens, &[]);
     let eos = fault.eos || shared.config.eos_in_context;
-    let (plan, terminal) = step(whole, eos);
+    if eos {
+        whole.end_at_once();
+    }
+    fault.dress(&mut whole);
+    let (plan, terminal) = step(whole, shared.config.whole_in_context);
     let first: Vec<i64> =
         if eos { vec![END_OF_ANSWER] } else { plan.pieces.iter().map(|piece| piece.id).collect() };
     let mut given =
@@ -120,15 +121,8 @@ pub(super) async fn run(
 }
 
 /// The part of an answer that the context step makes, and whether it is all.
-fn step(mut whole: Plan, eos: bool) -> (Plan, bool) {
-    if eos {
-        whole.finish = Finish::Stop;
-        whole.stop_reason = None;
-        // One token was made, and it has no text.
-        whole.pieces = vec![Piece { id: END_OF_ANSWER, text: String::new(), channel: Channel::Content }];
-        return (whole, true);
-    }
-    if whole.pieces.len() == 1 && whole.finish != Finish::Length {
+fn step(mut whole: Plan, at_once: bool) -> (Plan, bool) {
+    if whole.finish != Finish::Length && (at_once || whole.pieces.len() == 1) {
         return (whole, true);
     }
     whole.pieces.truncate(1);

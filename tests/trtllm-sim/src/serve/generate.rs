@@ -58,7 +58,7 @@ pub(super) async fn run(shared: &Arc<Shared>, ask: Ask, fault: &Fault, mut work:
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         tokio::time::sleep(config.prefill_per_token.saturating_mul(count)).await;
     }
-    let job = job(shared, ask);
+    let job = job(shared, ask, fault);
     let pace = Pace {
         first: fault.before_first_token,
         gap: fault.token_gap.unwrap_or(config.token_gap),
@@ -117,7 +117,7 @@ pub(super) async fn fetch(shared: &Shared, ask: &Ask) -> Result<(), String> {
     fetched.map_err(|reason| format!("the KV transfer failed: {reason}"))
 }
 
-fn job(shared: &Shared, ask: Ask) -> Job {
+fn job(shared: &Shared, ask: Ask, fault: &Fault) -> Job {
     let params = ask.params.as_ref();
     let generation_only = needs_kv(&ask);
     let replay = match params {
@@ -125,7 +125,11 @@ fn job(shared: &Shared, ask: Ask) -> Job {
         _ => &[],
     };
     let plans = ask.prompts.iter().flat_map(|prompt| {
-        let plan = plan(prompt, &ask.want, shared.config.tokens, replay);
+        let mut plan = plan(prompt, &ask.want, shared.config.tokens, replay);
+        if fault.eos && !generation_only {
+            plan.end_at_once();
+        }
+        fault.dress(&mut plan);
         std::iter::repeat_n(Arc::new(plan), ask.n)
     });
     let plans = plans.collect();
