@@ -14,12 +14,13 @@ use std::{
 use common::{
     Answer, Ask, Client, End, Leave, Leaver, Metrics, PATIENCE, Raw, Reply, SOON, World, chat_body,
     completions_body, eventually, within,
+    worker::{Worker, request},
 };
 use disagg_sidecar::{Config, Outcome};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpSocket, TcpStream},
+    net::TcpStream,
     sync::Semaphore,
     task::{JoinHandle, JoinSet},
 };
@@ -27,60 +28,6 @@ use trtllm_sim::{Engine, Fault, Role, expected_answer};
 
 /// What a context worker says that no client may see.
 const STATE: &str = "b3BhcXVlIHN0YXRlIG9mIGEgY29udGV4dCB3b3JrZXI=";
-
-/// A worker that does as told with each of its connections; dropping it closes them.
-struct Worker {
-    address: SocketAddr,
-    task: JoinHandle<()>,
-}
-
-impl Worker {
-    fn start<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> Self
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let socket = TcpSocket::new_v4().unwrap();
-        // so that what is not read does not fit into buffers on the way; connections get it from here
-        socket.set_recv_buffer_size(64 << 10).unwrap();
-        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
-        let listener = socket.listen(64).unwrap();
-        let address = listener.local_addr().unwrap();
-        let task = tokio::spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(serve(stream));
-            }
-        });
-        Self { address, task }
-    }
-
-    fn url(&self) -> String {
-        format!("http://{}", self.address)
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-/// Reads a request with a length; its head and its body.
-async fn request(stream: &mut TcpStream) -> (String, Vec<u8>) {
-    let mut read = Vec::new();
-    loop {
-        assert!(stream.read_buf(&mut read).await.unwrap() > 0, "a request breaks off");
-        let Some(end) = read.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
-        let head = String::from_utf8(read[..end].to_vec()).unwrap().to_ascii_lowercase();
-        let length = head.split("content-length: ").nth(1).map_or("0", |rest| rest.lines().next().unwrap());
-        let mut body = read.split_off(end + 4);
-        let missing = length.parse::<usize>().unwrap() - body.len();
-        let mut rest = vec![0; missing];
-        stream.read_exact(&mut rest).await.unwrap();
-        body.extend(rest);
-        return (head, body);
-    }
-}
 
 /// Waits until the page of metrics is so.
 async fn metrics(world: &World, limit: Duration, what: &str, check: impl Fn(&Metrics) -> bool) {

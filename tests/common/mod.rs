@@ -11,11 +11,12 @@ mod metrics;
 mod raw;
 mod reply;
 mod wait;
+pub mod worker;
 mod world;
 
 pub use self::{
     answer::Answer,
-    ask::{Ask, chat_body, completions_body, members},
+    ask::{Ask, chat_body, completions_body, members, spelt},
     hyper_client::Client,
     leaver::{Leave, Leaver},
     metrics::Metrics,
