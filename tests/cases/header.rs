@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::json;
 use trtllm_sim::expected_answer;
 
-use super::pair::{
+use crate::common::pair::{
     BOTH, CHAT, COMPLETIONS, EVENTS, JSON, Pair, STATE, body, handoff, handoff_with, id_of, params_of,
 };
 use crate::common::{
@@ -182,9 +182,9 @@ async fn b15_what_holds_for_one_connection_stays_there() {
     pair.generation.answer(move |leg| {
         let stream = leg.json()["stream"] == json!(true);
         told(if stream {
-            chunked(200, EVENTS, super::pair::ANSWER)
+            chunked(200, EVENTS, crate::common::pair::ANSWER)
         } else {
-            reply(200, JSON, super::pair::WHOLE)
+            reply(200, JSON, crate::common::pair::WHOLE)
         })
     });
     for path in BOTH {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use trtllm_sim::expected_answer;
 
-use super::pair::{BOTH, CHAT, COMPLETIONS, Pair, body};
+use crate::common::pair::{BOTH, CHAT, COMPLETIONS, Pair, body};
 use crate::common::{Answer, Ask, Raw, World, chat_body, completions_body, members};
 
 /// The same text at every place where a client may write a value of its own.

@@ -8,6 +8,7 @@ mod ask;
 mod hyper_client;
 mod leaver;
 mod metrics;
+pub mod pair;
 mod raw;
 mod reply;
 mod wait;

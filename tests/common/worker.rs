@@ -2,7 +2,10 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use tokio::{
@@ -120,6 +123,7 @@ type Answers = Arc<Mutex<Box<dyn FnMut(&Leg) -> Said + Send>>>;
 #[derive(Debug)]
 pub struct Double {
     worker: Worker,
+    connections: Arc<AtomicUsize>,
     seen: Arc<Mutex<Vec<Leg>>>,
     answers: Script,
 }
@@ -137,8 +141,10 @@ impl Double {
     pub fn start(answer: impl FnMut(&Leg) -> Said + Send + 'static) -> Self {
         let seen = Arc::<Mutex<Vec<Leg>>>::default();
         let answers = Script(Arc::new(Mutex::new(Box::new(answer))));
-        let (keeps, says) = (seen.clone(), answers.clone());
+        let connections = Arc::<AtomicUsize>::default();
+        let (keeps, says, counts) = (seen.clone(), answers.clone(), connections.clone());
         let worker = Worker::start(move |mut stream| {
+            counts.fetch_add(1, Ordering::Relaxed);
             let (keeps, says) = (keeps.clone(), says.clone());
             async move {
                 stream.set_nodelay(true).unwrap();
@@ -163,7 +169,7 @@ impl Double {
                 }
             }
         });
-        Self { worker, seen, answers }
+        Self { worker, connections, seen, answers }
     }
 
     /// Answers otherwise from now on.
@@ -183,6 +189,11 @@ impl Double {
 
     pub fn forget(&self) {
         self.seen.lock().unwrap().clear();
+    }
+
+    /// How many connections it has taken.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
     }
 
     pub fn hostport(&self) -> String {

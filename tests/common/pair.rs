@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::common::{
+use super::{
     Ask, Client, Reply, World, members, spelt,
     worker::{Double, Leg, Said, chunked, reply},
 };
@@ -70,7 +70,8 @@ pub const ANSWER: [&str; 5] = [
 pub const WHOLE: &str = r#"{"id":"g","choices":[{"index":0,"message":{"role":"assistant","content":"AB"},"text":"AB","finish_reason":"stop"}]}"#;
 
 fn answer(leg: &Leg) -> Said {
-    let stream = spelt(&leg.body).into_iter().rfind(|(key, _)| key == "\"stream\"");
+    let asked = if leg.body.is_empty() { Vec::new() } else { spelt(&leg.body) };
+    let stream = asked.into_iter().rfind(|(key, _)| decoded(key) == "stream");
     if stream.is_some_and(|(_, value)| value == "true") {
         chunked(200, EVENTS, ANSWER)
     } else {
