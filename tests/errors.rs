@@ -1,11 +1,12 @@
 //! Every error that a client can be told of: its status, its code, and which workers were called. Those that stand for a
-//! reported kind of fault are in `cases.rs`: bodies and fields that are refused, what a context worker answers.
+//! reported kind of fault are in `cases.rs`: bodies and fields that are refused, what a context worker answers. Refusals of
+//! a generation worker are in `replies.rs`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod common;
 
-use common::{Answer, Ask, Client, End, Raw, Reply, World, chat_body, completions_body, eventually};
+use common::{Answer, Ask, Client, Raw, Reply, World, chat_body, completions_body, eventually};
 use serde_json::json;
 use trtllm_sim::expected_answer;
 
@@ -198,12 +199,14 @@ async fn more_bytes_than_are_held() {
     )
     .await;
     for stream in [true, false] {
-        let request = world.ask(&chat_body(&"x".repeat(33 << 10), stream));
-        let reply = called(&world, "a request", &request, NEITHER).await;
-        reply.is_error(503, "overloaded");
-        assert_eq!(reply.header("retry-after"), Some("1"));
-        let reply = called(&world, "a context reply", &world.ask(&chat_body("x", stream)), CONTEXT).await;
-        reply.is_error(503, "overloaded");
+        for body in [chat_body, completions_body] {
+            let request = world.ask(&body(&"x".repeat(33 << 10), stream));
+            let reply = called(&world, "a request", &request, NEITHER).await;
+            reply.is_error(503, "overloaded");
+            assert_eq!(reply.header("retry-after"), Some("1"));
+            let reply = called(&world, "a context reply", &world.ask(&body("x", stream)), CONTEXT).await;
+            reply.is_error(503, "overloaded");
+        }
     }
     world.finish_with_orphans().await;
 }
@@ -262,20 +265,35 @@ async fn context_replies_that_are_too_large() {
     )
     .await;
     for stream in [true, false] {
-        let ask = world.ask(&chat_body("large", stream));
-        called(&world, "large", &ask, CONTEXT).await.is_error(502, "context_reply_too_large");
+        for body in [chat_body("large", stream), completions_body("large", stream)] {
+            called(&world, "large", &world.ask(&body), CONTEXT)
+                .await
+                .is_error(502, "context_reply_too_large");
+        }
     }
     world.finish_with_orphans().await;
 }
 
 #[tokio::test]
 async fn requests_that_a_context_worker_aborted() {
-    let world = World::start(&[]).await;
+    let world = World::alone(|context| context, |generation| generation, &[]).await;
     for reason in ["cancelled", "abort", "error", "timeout", "", "anything else"] {
         for stream in [true, false] {
-            let fault = json!({"on": "context", "set": {"/choices/0/finish_reason": reason}});
-            let ask = world.ask(&chat_body("aborted", stream)).fault(&fault);
-            called(&world, reason, &ask, CONTEXT).await.is_error(502, "context_aborted");
+            for body in [chat_body("aborted", stream), completions_body("aborted", stream)] {
+                // an id says that a cache waits under it, whatever the reason says
+                for (id, orphaned) in [(json!(7), Some(&1.0)), (json!(null), None)] {
+                    let before = world.metrics().await;
+                    let fault = json!({"on": "context", "set": {
+                        "/choices/0/finish_reason": reason,
+                        "/choices/0/disaggregated_params/ctx_request_id": id,
+                    }});
+                    let ask = world.ask(&body).fault(&fault);
+                    called(&world, reason, &ask, CONTEXT).await.is_error(502, "context_aborted");
+                    let counted = world.metrics().await.since(&before);
+                    let orphans = counted.get("disagg_orphaned_handoffs_total{reason=\"failed\"}");
+                    assert_eq!(orphans, orphaned, "{reason}");
+                }
+            }
         }
     }
     world.finish_with_orphans().await;
@@ -320,66 +338,6 @@ async fn generation_workers_that_are_too_slow() {
     let ask = Ask::of(&chat_body("slow", true)).fault(&json!({"hang": "before_head"}));
     called(&world, "passing", &ask, (0, 1)).await.is_error(504, "generation_timeout");
     still_serves(&world).await;
-    world.finish_with_orphans().await;
-}
-
-#[tokio::test]
-async fn refusals_of_a_generation_worker_are_relayed() {
-    let world = World::alone(|context| context, |generation| generation, &[]).await;
-    still_serves(&world).await;
-    for (status, body) in [
-        (400, json!({"error": "body.priority: Extra inputs are not permitted"})),
-        (404, json!({"detail": "Not Found"})),
-        (429, json!({"object": "error", "message": "slow down", "type": "x", "param": null, "code": 429})),
-        (500, json!("Internal Server Error")),
-        (503, json!({"error": "x".repeat(8000)})),
-    ] {
-        for stream in [true, false] {
-            let before = world.metrics().await;
-            let fault = json!({"on": "generation", "status": status, "body": body,
-                "headers": {"retry-after": "11", "x-worker": "7"}});
-            let ask = world.ask(&chat_body("refused", stream)).fault(&fault);
-            let reply = called(&world, "refused", &ask, BOTH).await;
-            assert_eq!((reply.status.as_u16(), reply.end), (status, End::Complete));
-            let text = body.as_str().map_or_else(|| body.to_string(), str::to_owned);
-            assert_eq!(reply.text(), text, "the worker's own bytes");
-            assert_eq!(reply.header("content-length"), Some(text.len().to_string().as_str()));
-            assert_eq!((reply.header("retry-after"), reply.header("x-worker")), (Some("11"), Some("7")));
-            let counted = world.metrics().await.since(&before);
-            assert_eq!(counted.get("disagg_orphaned_handoffs_total{reason=\"refused\"}"), Some(&1.0));
-        }
-    }
-    world.finish_with_orphans().await;
-}
-
-#[tokio::test]
-async fn refusals_that_could_tell_internal_state_are_not() {
-    let world = World::start(&[]).await;
-    for (status, text) in [
-        (400, "x".repeat(8193)),
-        (422, r#"{"error":"1 validation error: {'encoded_opaque_state': 'SECRET'}"}"#.to_owned()),
-        (400, r#"{"error":"ctx_info_endpoint SECRET"}"#.to_owned()),
-        (500, r#"{"error":"{\"ctx_info\u005fendpoint\": \"SECRET\"}"}"#.to_owned()),
-        (429, "x".repeat(1 << 20)),
-    ] {
-        for stream in [true, false] {
-            let fault =
-                json!({"on": "generation", "status": status, "body": text, "headers": {"retry-after": "5"}});
-            // too long for a header
-            let fault = trtllm_sim::Fault::from_json(&fault.to_string()).unwrap().remove(0);
-            world.generation.set_fault(trtllm_sim::Fault { times: Some(1), ..fault });
-            let reply = called(&world, &text[..30], &world.ask(&chat_body("refused", stream)), BOTH).await;
-            reply.is_error(status, "generation_rejected");
-            assert!(!reply.text().contains("SECRET") && reply.body.len() < 1000);
-            assert_eq!(reply.header("retry-after"), Some("5"));
-        }
-    }
-    // a real refusal that quotes the request: the state was spoilt on its way
-    let spoilt = json!({"on": "context", "set": {"/choices/0/disaggregated_params/ctx_info_endpoint": "tcp://127.0.0.1:9"}});
-    let ask = world.ask(&chat_body("spoilt", true)).fault(&spoilt);
-    let reply = called(&world, "spoilt", &ask, BOTH).await;
-    assert_eq!(reply.status, 400);
-    assert!(!reply.text().contains("127.0.0.1:9"), "{}", reply.text());
     world.finish_with_orphans().await;
 }
 
