@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Answer, Ask, Client, End, World, chat_body};
+use common::{Answer, Ask, Client, End, World, chat_body, completions_body};
 use serde_json::{Value, json};
 use trtllm_sim::expected_answer;
 
@@ -122,17 +122,16 @@ async fn every_token_once_and_as_from_one_engine() {
 
 #[tokio::test]
 async fn events_come_when_they_are_made() {
-    let world = World::of(|context| context, |generation| generation, &[]).await;
+    let world = World::start(&[]).await;
     // the engine goes silent after two tokens: what it said before must have arrived by then
     let fault = json!({"on": "generation", "hang": {"after_tokens": 2}});
-    let mut raw = common::Raw::asking(world.data, &world.ask(&chat_body("events", true)).fault(&fault)).await;
-    let (status, headers) = raw.head().await;
-    assert_eq!(status, 200);
-    assert!(!headers.contains_key("content-length"));
-    let expected = expected_answer(&chat_body("events", true));
-    let second = trtllm_sim::token_text(expected.completion_token_ids[1]);
-    raw.until(&second).await;
-    drop(raw);
+    for body in [chat_body("events", true), completions_body("events", true)] {
+        let mut raw = common::Raw::asking(world.data, &world.ask(&body).fault(&fault)).await;
+        let (status, headers) = raw.head().await;
+        assert_eq!(status, 200);
+        assert!(!headers.contains_key("content-length"));
+        raw.until(&trtllm_sim::token_text(expected_answer(&body).completion_token_ids[1])).await;
+    }
     world.finish().await;
 }
 
@@ -140,9 +139,10 @@ async fn events_come_when_they_are_made() {
 async fn the_head_comes_before_the_first_event() {
     let world = World::start(&[]).await;
     let fault = json!({"on": "generation", "before_first_token_ms": 600_000});
-    let mut raw = common::Raw::asking(world.data, &world.ask(&chat_body("head", true)).fault(&fault)).await;
-    assert_eq!(raw.head().await.0, 200);
-    drop(raw);
+    for body in [chat_body("head", true), completions_body("head", true)] {
+        let mut raw = common::Raw::asking(world.data, &world.ask(&body).fault(&fault)).await;
+        assert_eq!(raw.head().await.0, 200);
+    }
     // nothing of the body has come, so this is settled, and not to be waited for
     let World { running, context, .. } = world;
     assert_eq!(context.state().kv_held, 0);

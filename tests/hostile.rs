@@ -450,14 +450,18 @@ async fn a_retry_does_not_go_to_another_stale_connection() {
 
 // === internal state ===
 
+/// A chat or a completions request.
+type Body = fn(&str, bool) -> Value;
+const BODIES: [Body; 2] = [chat_body, completions_body];
+
 /// What a context worker with [`STATE`] answers, and what the generation worker answers then.
-async fn with_state(world: &World, stream: bool, generation: Value) -> Reply {
+async fn with_state(world: &World, body: Value, generation: Value) -> Reply {
     let state = json!({"on": "context", "set": {
         "/choices/0/disaggregated_params/encoded_opaque_state": STATE,
     }});
     let mut generation = generation;
     generation["on"] = json!("generation");
-    world.send(&world.ask(&chat_body("state", stream)).fault(&json!([state, generation]))).await
+    world.send(&world.ask(&body).fault(&json!([state, generation]))).await
 }
 
 #[tokio::test]
@@ -480,17 +484,21 @@ async fn a_generation_refusal_that_cannot_be_searched_is_not_relayed() {
                 headers.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
             let what = format!("{status} {headers:?}");
             let fault = json!({"status": status, "headers": headers, "body": body});
-            let reply = with_state(&world, stream, fault).await;
-            reply.is_error(status, "generation_rejected");
-            let text = reply.text().replace(['\0', ' '], "");
-            assert!(!text.contains(STATE), "{what}: {text}");
-            assert_eq!(reply.header("content-encoding"), None, "{what}");
+            for body in BODIES {
+                let reply = with_state(&world, body("state", stream), fault.clone()).await;
+                reply.is_error(status, "generation_rejected");
+                let text = reply.text().replace(['\0', ' '], "");
+                assert!(!text.contains(STATE), "{what}: {text}");
+                assert_eq!(reply.header("content-encoding"), None, "{what}");
+            }
         }
     }
     // one that can be is
     let refusal = r#"{"object":"error","message":"no","code":400}"#;
-    let reply = with_state(&world, true, json!({"status": 400, "body": refusal})).await;
-    assert_eq!((reply.status.as_u16(), reply.text().as_str()), (400, refusal));
+    for body in BODIES {
+        let reply = with_state(&world, body("state", true), json!({"status": 400, "body": refusal})).await;
+        assert_eq!((reply.status.as_u16(), reply.text().as_str()), (400, refusal));
+    }
     world.finish_with_orphans().await;
 }
 
@@ -508,18 +516,23 @@ async fn a_whole_reply_with_the_state_in_another_place_is_not_relayed() {
         json!({"echo": STATE}),
         json!({"echo": [[{"a": format!("before {STATE} after")}]]}),
         json!({"choices": [{"index": 0, "message": {"role": "assistant", "content": STATE}}]}),
+        json!({"choices": [{"index": 0, "text": STATE}]}),
         json!({"disaggregated_params": {"encoded_opaque_state": STATE}}),
     ] {
-        let reply = with_state(&world, false, reply(members.clone())).await;
-        reply.is_error(502, "invalid_generation_reply");
-        assert!(!reply.text().contains(STATE), "{members}");
+        for body in BODIES {
+            let reply = with_state(&world, body("state", false), reply(members.clone())).await;
+            reply.is_error(502, "invalid_generation_reply");
+            assert!(!reply.text().contains(STATE), "{members}");
+        }
     }
     // where it is expected it is taken out
     let choice = json!({"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop",
         "disaggregated_params": {"encoded_opaque_state": STATE}});
-    let clean = with_state(&world, false, reply(json!({"choices": [choice]}))).await;
-    assert_eq!(Answer::of(&clean).text, "hi");
-    assert!(!clean.text().contains(STATE));
+    for body in BODIES {
+        let clean = with_state(&world, body("state", false), reply(json!({"choices": [choice]}))).await;
+        assert_eq!(Answer::of(&clean).text, "hi");
+        assert!(!clean.text().contains(STATE));
+    }
     world.finish_with_orphans().await;
 }
 

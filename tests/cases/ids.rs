@@ -148,12 +148,16 @@ async fn b21_what_the_reply_hands_over_keeps_its_digits() {
         "/choices/0/disaggregated_params/draft_tokens": [5, 6],
         "/choices/0/disaggregated_params/first_gen_log_probs": [-0.1],
     }});
-    let mut body = chat_body("digits", false);
-    body["logprobs"] = json!(true);
-    let answer = Answer::of(&world.send(&world.ask(&body).fault(&set)).await);
-    answer.is(&expected_answer(&body));
-    assert_eq!(answer.logprobs.len(), 12);
-    assert_eq!(answer.logprobs[0]["logprob"], -0.1);
+    for (mut body, logprobs) in
+        [(chat_body("digits", false), json!(true)), (completions_body("digits", false), json!(1))]
+    {
+        body["logprobs"] = logprobs;
+        let answer = Answer::of(&world.send(&world.ask(&body).fault(&set)).await);
+        answer.is(&expected_answer(&body));
+        assert_eq!(answer.logprobs.len(), 12);
+        let first = &answer.logprobs[0];
+        assert_eq!(first.get("logprob").unwrap_or(first), -0.1, "{first}");
+    }
     world.finish().await;
 }
 
