@@ -210,18 +210,22 @@ async fn after_the_head_of_a_stream_it_is_held_to_its_first_byte() {
     let world = world(&[]).await;
     let fault = json!({"on": "generation", "before_first_token_ms": 150});
     for how in Leave::ALL {
-        let before = Before::of(&world).await;
-        world.forget();
-        let leaver = Leaver::asking(&world, &world.ask(&chat_body("head", true)).fault(&fault), how).await;
-        eventually("the KV is collected", || world.generation.state().fetched > before.generation.fetched)
+        for body in [chat_body("head", true), completions_body("head", true)] {
+            let before = Before::of(&world).await;
+            world.forget();
+            let leaver = Leaver::asking(&world, &world.ask(&body).fault(&fault), how).await;
+            eventually("the KV is collected", || {
+                world.generation.state().fetched > before.generation.fetched
+            })
             .await;
-        leaver.leave().await;
-        within(SOON, "the stream is dropped", || {
-            world.generation.state().generation_aborts == before.generation.generation_aborts + 1
-        })
-        .await;
-        let after = world.idle().await;
-        before.settled(&after, Some("collected"), None);
+            leaver.leave().await;
+            within(SOON, "the stream is dropped", || {
+                world.generation.state().generation_aborts == before.generation.generation_aborts + 1
+            })
+            .await;
+            let after = world.idle().await;
+            before.settled(&after, Some("collected"), None);
+        }
     }
     world.finish().await;
 }
@@ -259,13 +263,15 @@ async fn a_context_reply_whose_end_does_not_come_is_given_up_in_time() {
 async fn a_settlement_that_the_generation_worker_refuses_is_an_orphan() {
     let world = world(&[]).await;
     let fault = json!({"on": "generation", "status": 400, "before_head_ms": 100});
-    let before = Before::of(&world).await;
-    let ask = world.ask(&chat_body("refused", true)).fault(&fault);
-    let leaver = Leaver::asking(&world, &ask, Leave::Close).await;
-    eventually("the generation leg is there", || world.called() == (1, 1)).await;
-    leaver.leave().await;
-    within(SOON, "the worker has answered", || world.generation.state().open_requests == 0).await;
-    before.settled(&world.idle().await, Some("refused"), Some("refused"));
+    for body in [chat_body("refused", true), completions_body("refused", false)] {
+        world.forget();
+        let before = Before::of(&world).await;
+        let leaver = Leaver::asking(&world, &world.ask(&body).fault(&fault), Leave::Close).await;
+        eventually("the generation leg is there", || world.called() == (1, 1)).await;
+        leaver.leave().await;
+        within(SOON, "the worker has answered", || world.generation.state().open_requests == 0).await;
+        before.settled(&world.idle().await, Some("refused"), Some("refused"));
+    }
     world.finish_with_orphans().await;
 }
 

@@ -13,12 +13,13 @@ use std::{
 use common::{
     Answer, Ask, Client, End, Leave, Leaver, Log, Metrics, PATIENCE, Raw, Reply, SOON, World, chat_body,
     completions_body, eventually, within,
+    worker::{Worker, request},
 };
 use disagg_sidecar::{Config, Outcome};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpSocket, TcpStream},
+    net::TcpStream,
     sync::Semaphore,
     task::{JoinHandle, JoinSet},
 };
@@ -26,60 +27,6 @@ use trtllm_sim::{Engine, Fault, Role, expected_answer};
 
 /// What a context worker says that no client may see.
 const STATE: &str = "b3BhcXVlIHN0YXRlIG9mIGEgY29udGV4dCB3b3JrZXI=";
-
-/// A worker that does as told with each of its connections; dropping it closes them.
-struct Worker {
-    address: SocketAddr,
-    task: JoinHandle<()>,
-}
-
-impl Worker {
-    fn start<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> Self
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let socket = TcpSocket::new_v4().unwrap();
-        // so that what is not read does not fit into buffers on the way; connections get it from here
-        socket.set_recv_buffer_size(64 << 10).unwrap();
-        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
-        let listener = socket.listen(64).unwrap();
-        let address = listener.local_addr().unwrap();
-        let task = tokio::spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(serve(stream));
-            }
-        });
-        Self { address, task }
-    }
-
-    fn url(&self) -> String {
-        format!("http://{}", self.address)
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-/// Reads a request with a length; its head and its body.
-async fn request(stream: &mut TcpStream) -> (String, Vec<u8>) {
-    let mut read = Vec::new();
-    loop {
-        assert!(stream.read_buf(&mut read).await.unwrap() > 0, "a request breaks off");
-        let Some(end) = read.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
-        let head = String::from_utf8(read[..end].to_vec()).unwrap().to_ascii_lowercase();
-        let length = head.split("content-length: ").nth(1).map_or("0", |rest| rest.lines().next().unwrap());
-        let mut body = read.split_off(end + 4);
-        let missing = length.parse::<usize>().unwrap() - body.len();
-        let mut rest = vec![0; missing];
-        stream.read_exact(&mut rest).await.unwrap();
-        body.extend(rest);
-        return (head, body);
-    }
-}
 
 /// Waits until the page of metrics is so.
 async fn metrics(world: &World, limit: Duration, what: &str, check: impl Fn(&Metrics) -> bool) {
@@ -502,14 +449,18 @@ async fn a_retry_does_not_go_to_another_stale_connection() {
 
 // === internal state ===
 
+/// A chat or a completions request.
+type Body = fn(&str, bool) -> Value;
+const BODIES: [Body; 2] = [chat_body, completions_body];
+
 /// What a context worker with [`STATE`] answers, and what the generation worker answers then.
-async fn with_state(world: &World, stream: bool, generation: Value) -> Reply {
+async fn with_state(world: &World, body: Value, generation: Value) -> Reply {
     let state = json!({"on": "context", "set": {
         "/choices/0/disaggregated_params/encoded_opaque_state": STATE,
     }});
     let mut generation = generation;
     generation["on"] = json!("generation");
-    world.send(&world.ask(&chat_body("state", stream)).fault(&json!([state, generation]))).await
+    world.send(&world.ask(&body).fault(&json!([state, generation]))).await
 }
 
 #[tokio::test]
@@ -532,17 +483,21 @@ async fn a_generation_refusal_that_cannot_be_searched_is_not_relayed() {
                 headers.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
             let what = format!("{status} {headers:?}");
             let fault = json!({"status": status, "headers": headers, "body": body});
-            let reply = with_state(&world, stream, fault).await;
-            reply.is_error(status, "generation_rejected");
-            let text = reply.text().replace(['\0', ' '], "");
-            assert!(!text.contains(STATE), "{what}: {text}");
-            assert_eq!(reply.header("content-encoding"), None, "{what}");
+            for body in BODIES {
+                let reply = with_state(&world, body("state", stream), fault.clone()).await;
+                reply.is_error(status, "generation_rejected");
+                let text = reply.text().replace(['\0', ' '], "");
+                assert!(!text.contains(STATE), "{what}: {text}");
+                assert_eq!(reply.header("content-encoding"), None, "{what}");
+            }
         }
     }
     // one that can be is
     let refusal = r#"{"object":"error","message":"no","code":400}"#;
-    let reply = with_state(&world, true, json!({"status": 400, "body": refusal})).await;
-    assert_eq!((reply.status.as_u16(), reply.text().as_str()), (400, refusal));
+    for body in BODIES {
+        let reply = with_state(&world, body("state", true), json!({"status": 400, "body": refusal})).await;
+        assert_eq!((reply.status.as_u16(), reply.text().as_str()), (400, refusal));
+    }
     world.finish_with_orphans().await;
 }
 
@@ -560,18 +515,23 @@ async fn a_whole_reply_with_the_state_in_another_place_is_not_relayed() {
         json!({"echo": STATE}),
         json!({"echo": [[{"a": format!("before {STATE} after")}]]}),
         json!({"choices": [{"index": 0, "message": {"role": "assistant", "content": STATE}}]}),
+        json!({"choices": [{"index": 0, "text": STATE}]}),
         json!({"disaggregated_params": {"encoded_opaque_state": STATE}}),
     ] {
-        let reply = with_state(&world, false, reply(members.clone())).await;
-        reply.is_error(502, "invalid_generation_reply");
-        assert!(!reply.text().contains(STATE), "{members}");
+        for body in BODIES {
+            let reply = with_state(&world, body("state", false), reply(members.clone())).await;
+            reply.is_error(502, "invalid_generation_reply");
+            assert!(!reply.text().contains(STATE), "{members}");
+        }
     }
     // where it is expected it is taken out
     let choice = json!({"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop",
         "disaggregated_params": {"encoded_opaque_state": STATE}});
-    let clean = with_state(&world, false, reply(json!({"choices": [choice]}))).await;
-    assert_eq!(Answer::of(&clean).text, "hi");
-    assert!(!clean.text().contains(STATE));
+    for body in BODIES {
+        let clean = with_state(&world, body("state", false), reply(json!({"choices": [choice]}))).await;
+        assert_eq!(Answer::of(&clean).text, "hi");
+        assert!(!clean.text().contains(STATE));
+    }
     world.finish_with_orphans().await;
 }
 

@@ -22,6 +22,7 @@ fn bodies() -> Vec<Value> {
         with(chat_body("any release", false), "logprobs", json!(true)),
         with(chat_body("any release", true), "chat_template_kwargs", json!({"enable_thinking": true})),
         completions_body("any release", false),
+        with(completions_body("any release", false), "logprobs", json!(1)),
         with(completions_body("any release", true), "stream_options", json!({"include_usage": true})),
     ]
 }
@@ -123,22 +124,6 @@ async fn workers_that_do_not_say_are_taken_for_new() {
             "{fault:?}"
         );
         world.finish().await;
-    }
-}
-
-#[tokio::test]
-async fn members_that_a_worker_of_a_known_release_does_not_know_are_left_out() {
-    for (release, kept) in [("1.3.0rc24", false), ("9.9.9", true)] {
-        let world = pair(release, release, &[]).await;
-        let fault = json!({"on": "context", "set": {"/choices/0/disaggregated_params/future": {"x": [1, {"y": null}]}}});
-        let reply = world.send(&world.ask(&chat_body("future", true)).fault(&fault)).await;
-        let params = members(&world.generation_legs()[0].body)["disaggregated_params"].clone();
-        let future = members(params.as_bytes()).get("future").cloned();
-        assert_eq!(future.is_some(), kept, "{release}");
-        if !kept {
-            Answer::of(&reply).is(&expected_answer(&chat_body("future", true)));
-        }
-        world.finish_with_orphans().await;
     }
 }
 

@@ -122,3 +122,29 @@ pub fn members(json: &[u8]) -> BTreeMap<String, String> {
     }
     serde_json::from_slice::<Members>(json).unwrap().0
 }
+
+/// The members of a JSON object as they were written and in that order: each key with its quotes and escapes, and the
+/// text of its value; repeated ones included.
+pub fn spelt(json: &[u8]) -> Vec<(String, String)> {
+    struct Spelt(Vec<(String, String)>);
+    impl<'de> serde::Deserialize<'de> for Spelt {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            struct Visitor;
+            impl<'de> serde::de::Visitor<'de> for Visitor {
+                type Value = Spelt;
+                fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                    f.write_str("an object")
+                }
+                fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Spelt, A::Error> {
+                    let mut members = Vec::new();
+                    while let Some((key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
+                        members.push((key.get().to_owned(), value.get().to_owned()));
+                    }
+                    Ok(Spelt(members))
+                }
+            }
+            deserializer.deserialize_map(Visitor)
+        }
+    }
+    serde_json::from_slice::<Spelt>(json).unwrap().0
+}

@@ -10,14 +10,16 @@ mod key_file;
 mod leaver;
 mod log;
 mod metrics;
+pub mod pair;
 mod raw;
 mod reply;
 mod wait;
+pub mod worker;
 mod world;
 
 pub use self::{
     answer::Answer,
-    ask::{Ask, chat_body, completions_body, members},
+    ask::{Ask, chat_body, completions_body, members, spelt},
     hyper_client::Client,
     key_file::KeyFile,
     leaver::{Leave, Leaver},

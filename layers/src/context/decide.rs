@@ -6,7 +6,7 @@ use http::{
 
 use crate::{
     error::{BoxError, ContextError, ContextErrorKind, find},
-    leg::{LegError, LegErrorKind, classify},
+    leg::{LegError, LegErrorKind, classify, headers::is_encoded},
     trtllm::{ContextReply, Endpoint, ReplyErrorKind, worker_message},
 };
 
@@ -34,6 +34,9 @@ pub(super) fn read(endpoint: Endpoint, reply: Response<Bytes>) -> Result<Context
     let media_type = head.headers.get(CONTENT_TYPE).map(|value| value.as_bytes().to_ascii_lowercase());
     if media_type.is_some_and(|value| value.starts_with(b"text/event-stream")) {
         return Err(unusable("it is an event stream".to_owned()));
+    }
+    if is_encoded(&head.headers) {
+        return Err(unusable("it is compressed, which was not asked for".to_owned()));
     }
     ContextReply::parse(endpoint, body).map_err(|error| match error.kind() {
         ReplyErrorKind::Aborted => ContextError::new(ContextErrorKind::Aborted).with_source(error),

@@ -13,10 +13,11 @@ use tower_service::Service;
 use super::decide;
 use crate::{
     call::CallWhenReady,
-    error::{BoxError, ContextErrorKind},
+    error::{BoxError, ContextErrorKind, find},
     handoff::{Handoff, Minted, Primed},
     leg::{HangUp, ReplyHead},
     settle::{Call, OrSettle, Resolution, Ticket},
+    trtllm::ReplyError,
 };
 
 /// The future of [`Context`](super::Context).
@@ -174,9 +175,10 @@ fn prime(
                     "the context leg failed"
                 );
             }
-            // An aborted request holds nothing; after any other failure the cache may be there, for nobody.
-            let aborted = error.kind() == ContextErrorKind::Aborted;
-            ticket.resolve(if aborted { Resolution::Released } else { Resolution::Failed });
+            // After a reply that says otherwise nothing is held; after any other failure the cache may be there, for
+            // nobody.
+            let held = find::<ReplyError>(&error).is_none_or(ReplyError::may_hold_cache);
+            ticket.resolve(if held { Resolution::Failed } else { Resolution::Released });
             Err(error.into())
         }
     }

@@ -1,4 +1,4 @@
-use http::{HeaderMap, HeaderValue, header::CONTENT_ENCODING};
+use http::HeaderValue;
 
 use crate::{
     error::{BoxError, GenerationError, GenerationErrorKind, find},
@@ -11,12 +11,6 @@ pub(super) fn is_stream(content_type: Option<&HeaderValue>) -> bool {
     content_type.is_some_and(|value| {
         value.as_bytes().get(..STREAM.len()).is_some_and(|it| it.eq_ignore_ascii_case(STREAM))
     })
-}
-
-/// Whether a body is encoded, so that nothing can be found in it. It was not asked for, but a worker or something in
-/// front of it may compress all the same.
-pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
-    headers.get_all(CONTENT_ENCODING).iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
 /// What the failure of a generation leg means.

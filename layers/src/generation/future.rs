@@ -19,7 +19,7 @@ use crate::{
     buffer::{Collect, CollectError},
     error::{BoxError, GenerationError, GenerationErrorKind},
     json::Segments,
-    leg::headers::strip_response,
+    leg::headers::{is_encoded, strip_response},
     settle::{OrSettle, Resolution, Ticket},
     trtllm::{ContextReply, MAX_RELAYED_ERROR, carries_state, clean_generation_reply, may_carry_state},
 };
@@ -137,7 +137,7 @@ fn whole<B: Body<Data = Bytes> + Send + Unpin + 'static>(
             // For a reply without a byte: nothing shows that the cache was collected.
             ticket.resolve(Resolution::Failed);
             let clean = clean_generation_reply(bytes);
-            if decide::is_encoded(&head.headers) || carries_state(&clean.to_bytes(), reply) {
+            if is_encoded(&head.headers) || carries_state(&clean.to_bytes(), reply) {
                 return Err(GenerationError::new(GenerationErrorKind::InvalidReply).into());
             }
             Ok(relay(head, clean))
@@ -165,7 +165,7 @@ fn refused<B>(
     reply: &ContextReply,
 ) -> Result<Response<RelayBody<B>>, BoxError> {
     match read {
-        Ok(bytes) if !decide::is_encoded(&head.headers) && !may_carry_state(&bytes, reply) => {
+        Ok(bytes) if !is_encoded(&head.headers) && !may_carry_state(&bytes, reply) => {
             Ok(relay(head, bytes.into()))
         }
         _ => Err(GenerationError::new(GenerationErrorKind::Rejected(head.status))

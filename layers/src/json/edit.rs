@@ -1,11 +1,14 @@
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use super::{Object, Segments};
 
 /// A changed copy of an [`Object`], made of slices of its text.
 ///
-/// Members keep their order, and neighbours that both stay keep what stands between them. Keys are compared decoded,
-/// and a change holds for every occurrence of a key.
+/// What is not named by a change keeps its bytes, white space included: a member that goes takes the comma before it
+/// along (the first ones the comma behind them), and a value that is replaced nothing at all. Keys are compared
+/// decoded, and a change holds for every occurrence of a key.
 #[derive(Debug)]
 #[must_use = "an edit does nothing until `finish`"]
 pub struct Edit<'a> {
@@ -41,31 +44,42 @@ impl<'a> Edit<'a> {
     pub fn finish(self) -> Segments {
         let Self { object, changes } = self;
         let mut changes = last_of_each(changes);
-        let mut out = Writer { text: object.text(), run: None, empty: true, out: Segments::new() };
-        out.out.push(Bytes::from_static(b"{"));
-        for member in object.spans() {
-            match changes.iter_mut().find(|(key, _)| **key == *member.key) {
-                None => out.keep(member.span.start, member.span.end),
-                Some((_, Pending::Remove | Pending::Done)) => out.flush(),
-                Some((_, pending @ Pending::Set(_))) => {
-                    if let Pending::Set(json) = std::mem::replace(pending, Pending::Done) {
-                        out.keep(member.span.start, member.value.start);
-                        out.flush();
-                        out.out.append(json);
-                    }
+        let (text, members) = (object.text(), object.spans());
+        let mut out = Writer { text, run: 0..0, out: Segments::new() };
+        let brace = text.iter().position(|byte| *byte == b'{').map_or(0, |at| at + 1);
+        // Up to the first member, and from the last one on.
+        let lead = members.first().map_or(brace, |first| first.span.start);
+        let tail = members.last().map_or(brace, |last| last.span.end);
+        out.keep(0..lead);
+        let (mut before, mut empty) = (lead, true);
+        for member in members {
+            let separator = before..member.span.start;
+            before = member.span.end;
+            let set = match changes.iter_mut().find(|(key, _)| **key == *member.key) {
+                None => None,
+                Some((_, Pending::Remove | Pending::Done)) => continue,
+                Some((_, pending)) => Some(std::mem::replace(pending, Pending::Done)),
+            };
+            if !std::mem::take(&mut empty) {
+                out.keep(separator);
+            }
+            match set {
+                Some(Pending::Set(json)) => {
+                    out.keep(member.span.start..member.value.start);
+                    out.add(json);
                 }
+                _ => out.keep(member.span.clone()),
             }
         }
-        out.flush();
         for (key, pending) in changes {
             if let Pending::Set(json) = pending {
-                out.separate();
-                out.out.push(format!("{}:", serde_json::Value::from(key)));
-                out.out.append(json);
+                let comma = if std::mem::take(&mut empty) { "" } else { "," };
+                out.add(format!("{comma}{}:", serde_json::Value::from(key)));
+                out.add(json);
             }
         }
-        out.out.push(Bytes::from_static(b"}"));
-        out.out
+        out.keep(tail..text.len());
+        out.finish()
     }
 }
 
@@ -91,35 +105,35 @@ fn last_of_each(changes: Vec<(&'static str, Change)>) -> Vec<(&'static str, Pend
     latest
 }
 
-/// Writes members; neighbours that are kept leave as one slice, with the comma and white space that stood between.
+/// Writes pieces of the text, those that follow each other as one slice, and new text between them.
 struct Writer<'a> {
     text: &'a Bytes,
-    run: Option<(usize, usize)>,
-    empty: bool,
+    run: Range<usize>,
     out: Segments,
 }
 
 impl Writer<'_> {
-    fn keep(&mut self, from: usize, to: usize) {
-        match &mut self.run {
-            Some((_, end)) => *end = to,
-            None => {
-                self.separate();
-                self.run = Some((from, to));
-            }
+    fn keep(&mut self, piece: Range<usize>) {
+        if self.run.end == piece.start {
+            self.run.end = piece.end;
+        } else {
+            self.flush();
+            self.run = piece;
         }
+    }
+
+    fn add(&mut self, new: impl Into<Segments>) {
+        self.flush();
+        self.out.append(new.into());
     }
 
     fn flush(&mut self) {
-        if let Some((from, to)) = self.run.take() {
-            self.out.push(self.text.slice(from..to));
-        }
+        let run = std::mem::replace(&mut self.run, 0..0);
+        self.out.push(self.text.slice(run));
     }
 
-    fn separate(&mut self) {
-        if !self.empty {
-            self.out.push(Bytes::from_static(b","));
-        }
-        self.empty = false;
+    fn finish(mut self) -> Segments {
+        self.flush();
+        self.out
     }
 }

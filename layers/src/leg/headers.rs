@@ -71,6 +71,12 @@ pub fn strip_response(headers: &mut HeaderMap) {
     strip_hop_by_hop(headers);
 }
 
+/// Whether a reply's body is encoded, so that nothing can be read or found in it. It was not asked for, but a worker or
+/// something in front of it may compress all the same.
+pub fn is_encoded(headers: &HeaderMap) -> bool {
+    headers.get_all(CONTENT_ENCODING).iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"))
+}
+
 fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let nominated: Vec<HeaderName> = headers
         .get_all(CONNECTION)

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{
     DisaggRequestId, Endpoint,
-    reply_error::ReplyError,
+    reply_error::{ReplyError, ReplyErrorKind},
     token_ids::{self, Tokens},
 };
 use crate::json::{JsonError, Kind, Object, Value};
@@ -98,7 +98,11 @@ impl ContextReply {
             return Err(ReplyError::not_usable("error", "is there, although the status says success"));
         }
         let choice = only_choice(&object)?;
-        let state = match Finish::of(&choice)? {
+        let finish = Finish::of(&choice).map_err(|error| match error.kind() {
+            ReplyErrorKind::Aborted => error.with_cache(names_a_handoff(&choice)),
+            ReplyErrorKind::NotUsable => error,
+        })?;
+        let state = match finish {
             Finish::Ended => None,
             // Without a reason the request may be unfinished; then a complete handoff is the only way on, and one
             // token must never pass for an answer.
@@ -222,6 +226,12 @@ impl Finish {
             _ => Err(ReplyError::aborted(FINISH, "is none that ends a request well")),
         }
     }
+}
+
+/// Whether a choice names the id that a worker gives to a cache that waits to be collected.
+fn names_a_handoff(choice: &Object) -> bool {
+    let params = choice.last("disaggregated_params").and_then(|params| params.object().ok());
+    params.and_then(|params| params.last("ctx_request_id")).is_some_and(|id| !id.is_null())
 }
 
 impl State {

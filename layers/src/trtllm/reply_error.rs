@@ -12,6 +12,7 @@ pub struct ReplyError {
     field: &'static str,
     reason: &'static str,
     source: Option<JsonError>,
+    may_hold_cache: bool,
 }
 
 /// What went wrong at the context worker.
@@ -26,7 +27,7 @@ pub enum ReplyErrorKind {
 
 impl ReplyError {
     pub(super) fn not_usable(field: &'static str, reason: &'static str) -> Self {
-        Self { kind: ReplyErrorKind::NotUsable, field, reason, source: None }
+        Self { kind: ReplyErrorKind::NotUsable, field, reason, source: None, may_hold_cache: true }
     }
 
     pub(super) fn json(field: &'static str, reason: &'static str, source: JsonError) -> Self {
@@ -37,9 +38,21 @@ impl ReplyError {
         Self { kind: ReplyErrorKind::Aborted, ..Self::not_usable(field, reason) }
     }
 
+    pub(super) fn with_cache(self, may_hold_cache: bool) -> Self {
+        Self { may_hold_cache, ..self }
+    }
+
     /// What kind of failure it is.
     pub fn kind(&self) -> ReplyErrorKind {
         self.kind
+    }
+
+    /// Whether the context worker may hold a KV cache for the request all the same, which nobody will collect.
+    ///
+    /// It may whenever a reply is not understood. A request that it gave up holds nothing, unless its reply names the
+    /// id of a handoff: then the reason was perhaps one that is not known yet.
+    pub fn may_hold_cache(&self) -> bool {
+        self.may_hold_cache
     }
 
     /// The path of the field at fault, such as `choices[0].finish_reason`; empty when it is the reply as a whole.

@@ -105,6 +105,7 @@ const NAMES: &[&str] = &[
     "stream",
     "stream_options",
     "include_usage",
+    "continuous_usage_stats",
     "n",
     "best_of",
     "use_beam_search",

@@ -7,8 +7,9 @@ use std::{
 };
 
 /// Names that the contract gives; they are in inputs and in error texts alike. Longer ones first.
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     "injected_chat_template_kwargs",
+    "continuous_usage_stats",
     "subagent_affinity_id",
     "prompt_token_ids_b64",
     "disaggregated_params",

@@ -5,8 +5,8 @@
 use bytes::Bytes;
 use http::HeaderValue;
 use tower_disagg::trtllm::{
-    ClientRequest, Delivery, DisaggRequestId, Endpoint, RequestError, RequestErrorKind, check_passthrough,
-    context_body,
+    ClientRequest, Delivery, DisaggRequestId, Endpoint, RequestError, RequestErrorKind, StreamUsage,
+    check_passthrough, context_body,
 };
 
 use crate::{
@@ -58,10 +58,15 @@ fn refused(error: &RequestError, body: &[u8], faults: &[RequestErrorKind]) {
 fn accepted(request: &ClientRequest, body: &[u8], client: Json<'_>) {
     assert_eq!(request.body(), body);
     let truth = |key| client.last(key).is_some_and(|value| value.raw() == "true");
-    let usage = client
-        .last("stream_options")
-        .filter(|options| !options.is_null())
-        .is_some_and(|options| options.last("include_usage").is_none_or(|include| include.raw() == "true"));
+    let options = client.last("stream_options").filter(|options| !options.is_null());
+    let asked = |key, otherwise| {
+        options.is_some_and(|options| options.last(key).map_or(otherwise, |value| value.raw() == "true"))
+    };
+    let usage = match (asked("include_usage", true), asked("continuous_usage_stats", false)) {
+        (false, _) => StreamUsage::Never,
+        (true, false) => StreamUsage::AtEnd,
+        (true, true) => StreamUsage::Throughout,
+    };
     let delivery = if truth("stream") { Delivery::Stream { usage } } else { Delivery::Whole };
     assert_eq!(request.delivery(), delivery);
 
@@ -126,9 +131,12 @@ fn faults(endpoint: Endpoint, client: Json<'_>) -> Vec<RequestErrorKind> {
         }
     }
     if let Some(options) = set("stream_options") {
-        let include = options.named("include_usage");
         let good = |value: &Json<'_>| matches!(value.raw(), "true" | "false" | "null");
-        if !is_readable(options) || include.len() > 1 || !include.iter().all(good) {
+        let bad = |key| {
+            let values = options.named(key);
+            values.len() > 1 || !values.iter().all(good)
+        };
+        if !is_readable(options) || bad("include_usage") || bad("continuous_usage_stats") {
             faults.push(INVALID);
         }
     }

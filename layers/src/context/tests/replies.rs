@@ -14,6 +14,8 @@ use crate::{
     trtllm::Endpoint,
 };
 
+const UNKNOWN: &str = r#"{"choices":[{"finish_reason":"paused","disaggregated_params":{"ctx_request_id":7}}],"prompt_token_ids":[1]}"#;
+
 fn failed(reply: Response<Bytes>) -> (Kind, ErrorReply) {
     let error = read(Endpoint::Chat, reply).unwrap_err();
     assert!(!format!("{error:?}{error}").contains(CANARY), "{error:?}");
@@ -66,12 +68,21 @@ fn a_success_has_to_be_a_usable_reply() {
         reply.headers_mut().insert("content-type", media.parse().unwrap());
         reply
     };
+    let coded = |coding: &'static str, body| {
+        let mut reply = context_reply(200, body);
+        reply.headers_mut().insert("content-encoding", coding.parse().unwrap());
+        reply
+    };
     let cases = [
+        (context_reply(300, DUE), "status 300"),
         (context_reply(301, DUE), "status 301"),
         (context_reply(307, DUE), "status 307"),
         (context_reply(304, ""), "status 304"),
         (typed("text/event-stream", DUE), "event stream"),
         (typed("Text/Event-Stream; charset=utf-8", DUE), "event stream"),
+        (coded("gzip", "\u{1f}"), "compressed"),
+        (coded("identity, br", DUE), "compressed"),
+        (coded("x-unknown", DUE), "compressed"),
         (context_reply(200, ""), "the body"),
         (context_reply(204, ""), "the body"),
         (context_reply(200, "null"), "the body"),
@@ -100,6 +111,8 @@ fn a_success_has_to_be_a_usable_reply() {
     // The type is not looked at beyond that, and need not be there.
     for reply in [
         typed("text/plain", DUE),
+        typed("text/event", DUE),
+        coded("Identity", DUE),
         Response::builder().status(201).body(Bytes::from_static(DUE.as_bytes())).unwrap(),
     ] {
         assert!(read(Endpoint::Chat, reply).is_ok());
@@ -156,7 +169,7 @@ fn towers_timeout_is_one_where_it_is_known() {
 async fn each_end_of_a_leg_is_counted_as_what_it_left_behind() {
     type Leg = Result<Response<Bytes>, LegErrorKind>;
     // (did the head signal, what the leg came to, the error, how the handoff ended)
-    let cases: [(Option<u16>, Leg, Kind, &[&str]); 13] = [
+    let cases: [(Option<u16>, Leg, Kind, &[&str]); 14] = [
         (None, Ok(context_reply(400, "")), Kind::Rejected(StatusCode::BAD_REQUEST), &[]),
         (Some(400), Ok(context_reply(400, "")), Kind::Rejected(StatusCode::BAD_REQUEST), &[]),
         (Some(500), Ok(context_reply(500, "")), Kind::Failed(StatusCode::INTERNAL_SERVER_ERROR), &[]),
@@ -170,6 +183,8 @@ async fn each_end_of_a_leg_is_counted_as_what_it_left_behind() {
         (Some(200), Ok(context_reply(200, "{}")), Kind::InvalidReply, &["failed"]),
         (None, Ok(context_reply(200, "{}")), Kind::InvalidReply, &["failed"]),
         (None, Ok(context_reply(200, ABORTED)), Kind::Aborted, &["released"]),
+        // A reason that is not known, with a handoff that may well be complete.
+        (None, Ok(context_reply(200, UNKNOWN)), Kind::Aborted, &["failed"]),
     ];
     for (head, outcome, kind, expected) in cases {
         let mut s = setup(Settler::off());

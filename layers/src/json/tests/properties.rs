@@ -148,11 +148,22 @@ proptest! {
     }
 
     #[test]
-    fn no_edit_changes_nothing_within_the_braces(text in any_object()) {
-        let body = object(&text);
-        let out = body.edit().finish().to_bytes();
-        prop_assert_eq!(&Object::parse(out.clone()).unwrap().edit().finish().to_bytes(), &out);
-        prop_assert_eq!(untouched(&Object::parse(out).unwrap(), &[]), untouched(&body, &[]));
+    fn an_edit_leaves_the_text_around_as_it_was(text in any_object(), changes in changes()) {
+        let before = object(&text);
+        prop_assert_eq!(before.edit().finish().to_bytes(), text.as_bytes());
+        let out = apply(&before, &changes).to_bytes();
+        if let (Some(first), Some(last)) = (before.spans().first(), before.spans().last()) {
+            prop_assert!(out.starts_with(&text.as_bytes()[..first.span.start]));
+            prop_assert!(out.ends_with(&text.as_bytes()[last.span.end..]));
+        }
+        // A value that is replaced takes nothing else along.
+        for member in before.spans() {
+            let name = NAMES.into_iter().find(|name| *name == &*member.key).unwrap();
+            let Ok(Some(value)) = before.get(name) else { continue };
+            let (from, to) = (member.value.start, member.value.end);
+            let replaced = format!("{}[{}]{}", &text[..from], value.as_str(), &text[to..]);
+            prop_assert_eq!(before.edit().set(name, format!("[{}]", value.as_str())).finish().to_bytes(), replaced.as_bytes());
+        }
     }
 
     #[test]
