@@ -10,7 +10,7 @@ use std::{
     net::SocketAddr,
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use common::{Answer, Ask, Client, End, KeyFile, PATIENCE, Raw, chat_body, completions_body, eventually};
@@ -233,8 +233,21 @@ async fn settings_that_are_wrong_stop_the_start() {
         (&[], &[("DISAGG_AUTH_KEY_FILE", "/no/such/key")], "'/no/such/key' for '--auth-key-file <FILE>'"),
         (&["--config", &key_in_file], none, "'--auth-key-file <FILE>': the file is empty"),
     ] {
-        let output =
-            Command::new(BINARY).args(flags).env_clear().envs(environment.iter().copied()).output().unwrap();
+        let mut child = Command::new(BINARY)
+            .args(flags)
+            .env_clear()
+            .envs(environment.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let begun = Instant::now();
+        while child.try_wait().unwrap().is_none() && begun.elapsed() < PATIENCE {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        // one that was started after all
+        let _ = child.kill();
+        let output = child.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{flags:?}: {text}");
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -516,15 +529,20 @@ async fn b86_no_proxy_of_the_environment_is_used() {
 
 #[tokio::test]
 async fn a_release_newer_than_known_is_said_once() {
-    let start = async |role| Engine::start(Config::new(role).release("9.9.9")).await.unwrap();
-    let contexts = [start(Role::Context).await, start(Role::Context).await];
-    let generation = start(Role::Generation).await;
-    for flags in [&[][..], &["--engine-version", "9.9.9"]] {
+    let start = async |role, release| Engine::start(Config::new(role).release(release)).await.unwrap();
+    for (context, generation, flags) in [
+        ("9.9.9", "9.9.9", &[][..]),
+        ("9.9.9", "1.3.0rc24", &[]),
+        ("1.3.0rc24", "9.9.9", &[]),
+        ("1.3.0rc24", "1.3.0rc24", &["--engine-version", "9.9.9"]),
+    ] {
+        let contexts = [start(Role::Context, context).await, start(Role::Context, context).await];
+        let generation = start(Role::Generation, generation).await;
         let mut process = Process::start(&generation, flags, &[]).await;
+        let body = chat_body("new", true);
         for context in contexts.iter().chain(&contexts) {
-            let body = chat_body("new", true);
             let ask = Ask::of(&body).via(&context.hostport());
-            Answer::of(&Client::http1(process.data).await.send(&ask).await).is(&expected_answer(&body));
+            assert_eq!(Client::http1(process.data).await.send(&ask).await.status, 200);
         }
         process.signal("TERM");
         let (_, log) = process.end().await;

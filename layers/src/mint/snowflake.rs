@@ -17,6 +17,8 @@ use crate::trtllm::DisaggRequestId;
 /// | [`legacy`](Self::legacy), before 1.3.0rc22 | 0 · 41 ms · 10 machine · 12 counter |
 /// | [`current`](Self::current), 1.3.0rc22 and later | 0 · 39 ms · 8 node · 6 process · 10 counter |
 ///
+/// [`Schema::id_layout`](crate::trtllm::Schema::id_layout) tells which of them goes with a worker's release.
+///
 /// The number so laid out is folded into the range of ids, as TensorRT-LLM folds its own. That adds 2^40, so identity
 /// and counter stay what they are, and the time that an id shows is 262,144 ms (`legacy`) or 65,536 ms (`current`) more
 /// than the one it was made from: milliseconds since 1970, cut to their low bits. It starts over on 7 September 2039,
@@ -32,16 +34,16 @@ use crate::trtllm::DisaggRequestId;
 ///
 /// * When the counter of a millisecond is used up, the next millisecond is taken, ahead of the clock, instead of
 ///   waiting for it. The counter is worth 1,024 (`current`) or 4,096 (`legacy`) ids a millisecond, more than a million a
-///   second, so the clock catches up at once. A maker that is ahead by a minute, as only a clock that stands still can
-///   bring about, makes no more ids ([`IdErrorKind::Exhausted`](super::IdErrorKind::Exhausted)) until its clock moves.
+///   second, so the clock catches up at once. A maker that is ahead by a minute, as only a clock that stands still or
+///   is behind for long can bring about, makes no more ids ([`IdErrorKind::Exhausted`](super::IdErrorKind::Exhausted)) until its clock moves.
 /// * When the clock is set back, the latest time it showed holds until it has passed that.
 ///
 /// Nothing is kept on disk. A process that is started again does not repeat an id all the same: a maker begins with the
-/// millisecond after the one its clock shows, and whoever had its identity before had used up no later one. Two things
-/// would break that. One is a clock that was set back in between. The other is more than a million ids a second: who
-/// was ahead of the clock, and is replaced sooner than the clock catches up. A restart takes longer than the few
-/// milliseconds a burst can be ahead; a maker that is dropped for another one in the same process does not, so keep the
-/// one. Where clocks are set back by hand, use [`RandomIds`](super::RandomIds).
+/// millisecond after the one its clock shows, which whoever had its identity before has not come to. Two things would
+/// break that. One is a clock that was set back in between. The other is a predecessor that was ahead of the clock, and is
+/// replaced sooner than the clock catches up: with its first ids it is ahead by that one millisecond, and by more after
+/// more than a million ids a second. A process does not start that fast; a maker that is dropped for another one in the
+/// same process does, so keep the one. Where clocks are set back by hand, use [`RandomIds`](super::RandomIds).
 ///
 /// # Both layouts at once
 ///
@@ -129,8 +131,8 @@ impl<C: Clock> MakeDisaggRequestId for SnowflakeIds<C> {
 }
 
 impl Layout {
-    /// The first tick of a time. Even with the larger counter 2^52 ms fit, 140,000 years; what is not so far from the
-    /// end that sums with it could overflow is given.
+    /// The first tick of a time; nothing where sums with it could overflow. With the larger counter that leaves 2^51 ms,
+    /// 70,000 years.
     pub(super) fn tick(self, millis: u64) -> Option<u64> {
         millis.checked_mul(1 << self.counter).filter(|tick| *tick < 1 << 63)
     }
