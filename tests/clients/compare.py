@@ -47,8 +47,8 @@ def helped(client, final):
 
 
 def gathered(chunks):
-    """What the chunks of a stream come to."""
-    out = {"choice": {}, "calls": {}, "logprobs": {}, "usage": None}
+    """What the chunks of a stream come to; `before` is the usage that comes with the role, before any token."""
+    out = {"choice": {}, "calls": {}, "logprobs": {}, "usage": None, "before": None}
     with_usage, heads = [], []
     for chunk in chunks:
         heads.append({k: v for k, v in chunk.items() if k not in DIFFERS and k not in ("choices", "usage")})
@@ -57,6 +57,8 @@ def gathered(chunks):
         for choice in chunk["choices"]:
             need("finish_reason" not in out["choice"], "a chunk after the last")
             delta = choice.get("delta", choice)
+            if "role" in delta:
+                out["before"] = chunk.get("usage")
             for call in delta.get("tool_calls") or []:
                 into(out["calls"].setdefault(call["index"], {}), call)
             into(out["choice"], {k: v for k, v in delta.items() if k not in ("tool_calls", "logprobs", "index")})

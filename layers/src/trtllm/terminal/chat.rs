@@ -12,8 +12,8 @@ const MOST_CALLS: usize = 128;
 
 /// Role first, then what was thought, said and called, then how it ended.
 ///
-/// A worker has the finish reason on its last chunk of text or call. Here it has a chunk of its own, as in the API's
-/// own streams: OpenAI's Node client tells that a call is complete only in a chunk after it.
+/// A worker has the finish reason on its last chunk of text or call. Here it has a chunk of its own, as in OpenAI's
+/// streams: a call is one chunk, and OpenAI's clients tell that it is complete when they see a later one.
 pub(super) fn frames(request: &ClientRequest, reply: &ContextReply) -> Segments {
     let mut out = Frames::new(request, reply, r#""chat.completion.chunk""#, "");
     let choice = reply.choice();
