@@ -1,7 +1,6 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Parser, ValueEnum};
-
 use tower_disagg::conversation::IdSource;
 
 use super::{
