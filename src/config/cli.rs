@@ -5,6 +5,7 @@ use clap::{
     builder::{PathBufValueParser, TypedValueParser},
 };
 
+use clap::{ArgAction, Parser, ValueEnum};
 use tower_disagg::conversation::IdSource;
 
 use super::{
