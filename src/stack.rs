@@ -21,7 +21,7 @@ use tower_disagg::{
     error::BoxError,
     generation::{Engines, GenerationLayer},
     handoff::{Handoff, Minted, Open, Primed, Validated},
-    leg::{BufferReply, BufferReplyLayer, LegBody},
+    leg::{BufferReply, BufferReplyLayer, LegBody, LegErrorKind},
     mint::MintLayer,
     respond::RespondLayer,
     settle::Settler,
@@ -33,8 +33,9 @@ use tower_service::Service;
 
 use crate::{
     admission::AdmissionLayer,
-    client::{GatherBody, HttpClient, IdleLayer, failure, is_connection_failure},
-    config::{Config, EngineVersion, Passthrough as Mode, Switch, is_allowed},
+    allow::{AllowList, Lookups, system},
+    client::{GatherBody, HttpClient, IdleLayer, is_connection_failure},
+    config::{Config, EngineVersion, Passthrough as Mode, Switch},
     engine::{ContextGateLayer, GenerationGateLayer, PROBE_REPLY, Releases},
     ids::Ids,
     passthrough::Passthrough,
@@ -52,6 +53,7 @@ pub(crate) struct Assembly {
     admission: AdmissionLayer,
     settler: Settler,
     releases: Releases,
+    lookups: Lookups,
     /// Both legs share one pool.
     legs: HttpClient<LegBody>,
     /// Questions to workers leave the pool alone.
@@ -90,6 +92,7 @@ impl Assembly {
             admission: AdmissionLayer::new(config.max_in_flight, phases),
             settler,
             releases: Releases::new(pinned),
+            lookups: Lookups::new(system(), config.connect_timeout),
             legs: HttpClient::new(config.connect_timeout),
             questions: HttpClient::unpooled(config.connect_timeout),
             config,
@@ -162,7 +165,7 @@ impl Assembly {
     fn doubt(&self) -> MapErrLayer<impl Fn(BoxError) -> BoxError + Clone + Send + Sync + 'static + use<>> {
         let releases = self.releases.clone();
         MapErrLayer::new(move |error: BoxError| {
-            if is_connection_failure(failure(&*error)) {
+            if is_connection_failure(LegErrorKind::of(&*error)) {
                 releases.doubt_local();
             }
             error
@@ -188,7 +191,6 @@ impl Assembly {
         B::Error: Into<BoxError>,
     {
         let origin = self.config.generation_url.uri();
-        let allowed = self.config.allow_context.clone();
 
         let client = ServiceBuilder::new().layer(self.doubt()).layer(self.deadlines()).service(HttpClient::<
             PassthroughBody<B>,
@@ -203,7 +205,7 @@ impl Assembly {
             .max_body(self.config.max_request_bytes)
             .body_timeout(self.config.request_body_timeout)
             .budget(self.budget.clone())
-            .allow(move |endpoint| is_allowed(&allowed, endpoint))
+            .allow_by(AllowList::new(&self.config.allow_context, self.lookups.clone()))
             .guard(self.config.passthrough == Mode::Guarded);
 
         let client =

@@ -103,7 +103,7 @@ async fn what_was_seen_of_a_reply_decides_the_kind() {
                 leg.clone().oneshot(post(&url)).await.unwrap();
             }
             let error = leg.oneshot(post(&url)).await.unwrap_err();
-            assert_eq!(failure(&*error), kind, "{reply:?} after {before:?}: {error:?}");
+            assert_eq!(LegErrorKind::of(&*error), kind, "{reply:?} after {before:?}: {error:?}");
         }
     }
 }
@@ -114,8 +114,8 @@ async fn nobody_there() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let error = client().oneshot(post(&url)).await.unwrap_err();
-    assert_eq!(failure(&*error), LegErrorKind::Connect);
-    assert!(is_connection_failure(failure(&*error)));
+    assert_eq!(LegErrorKind::of(&*error), LegErrorKind::Connect);
+    assert!(is_connection_failure(LegErrorKind::of(&*error)));
 }
 
 #[tokio::test]
@@ -256,7 +256,7 @@ async fn an_attempt_after_a_lost_one_is_on_a_fresh_connection() {
         let mut lost = 0;
         for call in calls {
             if let Err(error) = call.await.unwrap() {
-                assert_eq!(failure(&*error), LegErrorKind::Lost);
+                assert_eq!(LegErrorKind::of(&*error), LegErrorKind::Lost);
                 lost += 1;
             }
         }
@@ -366,7 +366,7 @@ async fn a_pause_over_the_bound_ends_the_body_with_an_error() {
         }
         let start = Instant::now();
         let error: BoxError = frame(&mut body).await.unwrap().unwrap_err();
-        assert_eq!(failure(&*error), LegErrorKind::Timeout);
+        assert_eq!(LegErrorKind::of(&*error), LegErrorKind::Timeout);
         let took = start.elapsed();
         assert!((1000..1002).contains(&took.as_millis()), "{took:?}");
     }

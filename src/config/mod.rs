@@ -9,7 +9,7 @@ use std::{error::Error, ffi::OsString, fmt, path::Path};
 
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, error::ErrorKind};
 
-pub(crate) use self::allow::is_allowed;
+pub(crate) use self::allow::{Allowed, allowed, resolved};
 pub use self::{
     allow::AllowEntry,
     cli::{Config, LogFormat, Passthrough, Switch},

@@ -145,7 +145,7 @@ impl<P: VersionProbe> GenerationGateLayer<P> {
 
     /// Asks once. What a worker answers that is still loading, or busy, does not last and changes nothing.
     async fn hear(&self) -> Result<Engine, BoxError> {
-        let asked = probe::ask(self.probe.clone(), &self.authority).await;
+        let asked = probe::ask(self.probe.clone(), &self.authority, None).await;
         let answer = asked.inspect_err(|_| self.releases.forget_local())?;
         if answer.lasting {
             self.releases.set_local(answer.engine.clone());
