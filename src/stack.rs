@@ -33,7 +33,7 @@ use tower_service::Service;
 
 use crate::{
     admission::AdmissionLayer,
-    allow::{AllowList, Lookups, system},
+    allow::{AllowList, Lookups, Resolver, system},
     client::{GatherBody, HttpClient, IdleLayer, is_connection_failure},
     config::{Config, EngineVersion, Passthrough as Mode, Switch},
     engine::{ContextGateLayer, GenerationGateLayer, PROBE_REPLY, Releases},
@@ -78,6 +78,11 @@ const PROBE_TIME: std::time::Duration = std::time::Duration::from_secs(2);
 
 impl Assembly {
     pub(crate) fn new(config: Config, phases: Phases) -> Self {
+        Self::with_resolver(config, phases, system())
+    }
+
+    /// The same where names that decide by their addresses are looked up otherwise.
+    pub(crate) fn with_resolver(config: Config, phases: Phases, resolver: Resolver) -> Self {
         let pinned = match &config.engine_version {
             EngineVersion::Auto => None,
             EngineVersion::Pinned(release) => Some(Engine::Known(release.clone())),
@@ -92,7 +97,7 @@ impl Assembly {
             admission: AdmissionLayer::new(config.max_in_flight, phases),
             settler,
             releases: Releases::new(pinned),
-            lookups: Lookups::new(system(), config.connect_timeout),
+            lookups: Lookups::new(resolver, config.connect_timeout),
             legs: HttpClient::new(config.connect_timeout),
             questions: HttpClient::unpooled(config.connect_timeout),
             config,

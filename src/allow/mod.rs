@@ -10,7 +10,7 @@ use tower_disagg::{
     trtllm::{ContextEndpoint, Host},
 };
 
-pub(crate) use self::lookups::{Lookups, system};
+pub(crate) use self::lookups::{Lookups, Resolver, system};
 use crate::config::{self, AllowEntry, Allowed};
 
 /// The allow-list at work. A name is looked up only when no entry allows it as a name and a network could.
