@@ -219,6 +219,8 @@ async fn a_question_has_its_time() {
     idle().await;
     assert!(!asking.is_finished());
     advance(Duration::from_millis(1)).await;
+    idle().await;
+    assert!(asking.is_finished());
     let error: BoxError = asking.await.unwrap().unwrap_err().into();
     assert!(error.to_string().contains("connect timeout"), "{error}");
     // who comes later waits for the same answer, and gets it

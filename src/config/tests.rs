@@ -315,6 +315,22 @@ fn what_a_name_resolves_to() {
 }
 
 #[test]
+fn an_address_that_was_resolved_is_checked_in_its_normal_form() {
+    for (entry, address, expected) in [
+        ("10.0.0.0/8:1-2", "10.1.2.3:2", true),
+        ("10.0.0.0/8:1-2", "10.1.2.3:3", false),
+        ("10.0.0.0/8:1-2", "[::ffff:10.1.2.3]:2", true),
+        ("10.0.0.0/8:1-2", "[::ffff:169.254.169.254]:2", false),
+        ("::/0:1", "[::ffff:169.254.169.254]:1", false),
+        ("::/0:1", "[fe80::1%7]:1", true),
+        ("10.1.2.3:1", "10.1.2.3:1", false),
+    ] {
+        let entry: AllowEntry = entry.parse().unwrap();
+        assert_eq!(entry.allows_resolved(address.parse().unwrap()), expected, "{entry}: {address}");
+    }
+}
+
+#[test]
 fn malformed_entries_are_refused() {
     for text in [
         "",
