@@ -7,6 +7,7 @@
 //! | [`Sidecar`] | listeners, probes, metrics and drain around the stack; what the binary runs |
 
 mod admission;
+mod allow;
 mod auth;
 mod client;
 mod config;

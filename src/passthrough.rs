@@ -17,8 +17,6 @@ use tower_disagg::{
 };
 use tower_service::Service;
 
-use crate::client::failure;
-
 /// Sends requests to the local generation worker as they are, save the headers of one connection.
 ///
 /// `S` is a client with the deadlines of the generation leg. Its failures before a reply become
@@ -59,7 +57,7 @@ fn generation_error(error: BoxError) -> BoxError {
     if find::<ContractError>(&*error).is_some() {
         return error;
     }
-    let kind = match failure(&*error) {
+    let kind = match LegErrorKind::of(&*error) {
         LegErrorKind::Timeout => GenerationErrorKind::Timeout,
         LegErrorKind::Connect | LegErrorKind::Lost => GenerationErrorKind::Unreachable,
         _ => GenerationErrorKind::Interrupted,

@@ -22,7 +22,7 @@ use tower_disagg::{
     error::BoxError,
     generation::{Engines, GenerationLayer, SharedKey},
     handoff::{Handoff, Minted, Open, Primed, Validated},
-    leg::{BufferReply, BufferReplyLayer, LegBody},
+    leg::{BufferReply, BufferReplyLayer, LegBody, LegErrorKind},
     mint::MintLayer,
     respond::RespondLayer,
     settle::Settler,
@@ -34,8 +34,9 @@ use tower_service::Service;
 
 use crate::{
     admission::AdmissionLayer,
-    client::{GatherBody, HttpClient, IdleLayer, failure, is_connection_failure},
-    config::{Config, EngineVersion, Passthrough as Mode, Switch, is_allowed},
+    allow::{AllowList, Lookups, Resolver, system},
+    client::{GatherBody, HttpClient, IdleLayer, is_connection_failure},
+    config::{Config, EngineVersion, Passthrough as Mode, Switch},
     engine::{ContextGateLayer, GenerationGateLayer, PROBE_REPLY, Releases, Wanted},
     ids::Ids,
     passthrough::Passthrough,
@@ -56,6 +57,7 @@ pub(crate) struct Assembly {
     signing_key: Option<SharedKey>,
     /// One maker for all services: two with the same identity would repeat each other's ids.
     ids: Arc<Ids>,
+    lookups: Lookups,
     /// Both legs share one pool.
     legs: HttpClient<LegBody>,
     /// Questions to workers leave the pool alone.
@@ -80,6 +82,11 @@ const PROBE_TIME: std::time::Duration = std::time::Duration::from_secs(2);
 
 impl Assembly {
     pub(crate) fn new(config: Config, phases: Phases) -> Self {
+        Self::with_resolver(config, phases, system())
+    }
+
+    /// The same where names that decide by their addresses are looked up otherwise.
+    pub(crate) fn with_resolver(config: Config, phases: Phases, resolver: Resolver) -> Self {
         let pinned = match &config.engine_version {
             EngineVersion::Auto => None,
             EngineVersion::Pinned(release) => Some(Engine::Known(release.clone())),
@@ -100,6 +107,7 @@ impl Assembly {
             ids: Arc::new(Ids::new(&config, releases.clone())),
             releases,
             signing_key,
+            lookups: Lookups::new(resolver, config.connect_timeout),
             legs: HttpClient::new(config.connect_timeout),
             questions: HttpClient::unpooled(config.connect_timeout),
             config,
@@ -182,7 +190,7 @@ impl Assembly {
     fn doubt(&self) -> MapErrLayer<impl Fn(BoxError) -> BoxError + Clone + Send + Sync + 'static + use<>> {
         let releases = self.releases.clone();
         MapErrLayer::new(move |error: BoxError| {
-            if is_connection_failure(failure(&*error)) {
+            if is_connection_failure(LegErrorKind::of(&*error)) {
                 releases.doubt_local();
             }
             error
@@ -208,7 +216,6 @@ impl Assembly {
         B::Error: Into<BoxError>,
     {
         let origin = self.config.generation_url.uri();
-        let allowed = self.config.allow_context.clone();
 
         let client = ServiceBuilder::new().layer(self.doubt()).layer(self.deadlines()).service(HttpClient::<
             PassthroughBody<B>,
@@ -223,7 +230,7 @@ impl Assembly {
             .max_body(self.config.max_request_bytes)
             .body_timeout(self.config.request_body_timeout)
             .budget(self.budget.clone())
-            .allow(move |endpoint| is_allowed(&allowed, endpoint))
+            .allow_by(AllowList::new(&self.config.allow_context, self.lookups.clone()))
             .guard(self.config.passthrough == Mode::Guarded);
 
         let client =

@@ -102,7 +102,7 @@
 //!
 //! | error | status | `code` |
 //! |---|---|---|
-//! | [`ContractError`](error::ContractError) | 400, 403, 404, 408, 413, 501, 502 | `invalid_request`, `unsupported_request`, `handoff_fields_forbidden`, `context_endpoint_not_allowed`, `not_found`, `request_timeout`, `request_too_large`, `unsupported_endpoint`, `invalid_epp_metadata` |
+//! | [`ContractError`](error::ContractError) | 400, 403, 404, 408, 413, 501, 502 | `invalid_request`, `unsupported_request`, `handoff_fields_forbidden`, `context_endpoint_not_allowed`, `not_found`, `request_timeout`, `request_too_large`, `unsupported_endpoint`, `invalid_epp_metadata`, `context_unreachable` (a name that cannot be resolved) |
 //! | [`AdmissionError`](error::AdmissionError), `tower`'s `Overloaded` | 503 | `overloaded`, `shutting_down` |
 //! | [`ContextError`](error::ContextError) | 502, 503, 504, the worker's 4xx | `context_unreachable`, `context_timeout`, `context_rejected`, `context_failed`, `invalid_context_reply`, `context_reply_too_large`, `context_aborted`, `unsupported_engine_version`, `overloaded` |
 //! | [`GenerationError`](error::GenerationError) | 502, 503, 504, the worker's own | `generation_unreachable`, `generation_timeout`, `generation_rejected`, `generation_interrupted`, `invalid_generation_reply`, `unsupported_engine_version`, `overloaded` |

@@ -1,9 +1,11 @@
 //! HTTP clients to the workers: pooled, direct, HTTP/1.1.
 //!
 //! No proxy is taken from the environment, no redirect is followed, and nothing is sent twice by the client itself,
-//! save a request of which no byte was written. Dropping a call closes its connection at once. An error is a [`LegError`](tower_disagg::leg::LegError) that tells a
+//! save a request of which no byte was written. A place with
+//! [`CheckedAddresses`](tower_disagg::leg::CheckedAddresses) is dialled there and nowhere else. Dropping a call closes its connection at once. An error is a [`LegError`](tower_disagg::leg::LegError) that tells a
 //! connection lost before any byte of a reply from one lost after.
 
+mod checked;
 mod connect;
 mod gather;
 mod idle;
@@ -14,27 +16,13 @@ mod track;
 
 pub(crate) use self::{gather::GatherBody, idle::IdleLayer, pooled::HttpClient};
 
-use std::{error::Error, time::Duration};
+use std::time::Duration;
 
-use tower_disagg::{
-    error::find,
-    leg::{LegError, LegErrorKind},
-};
+use tower_disagg::leg::LegErrorKind;
 
 /// How long a connection is kept for another request. Workers close theirs after 5 s, and a request that meets the
 /// closing is lost (contract, section 7).
 const POOL_IDLE: Duration = Duration::from_secs(2);
-
-/// What an error of a client, or of what is around it, says of the leg.
-pub(crate) fn failure(error: &(dyn Error + 'static)) -> LegErrorKind {
-    if let Some(known) = find::<LegError>(error) {
-        return known.kind();
-    }
-    match find::<tower::timeout::error::Elapsed>(error) {
-        Some(_) => LegErrorKind::Timeout,
-        None => LegErrorKind::Interrupted,
-    }
-}
 
 /// Whether nobody is there, or whoever was there has gone without a word.
 pub(crate) fn is_connection_failure(kind: LegErrorKind) -> bool {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Extensions, Request, Response, Version, uri::Authority};
+use http::{Extensions, Request, Response, Uri, Version, uri::Authority};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper_util::{
@@ -19,11 +19,11 @@ use hyper_util::{
 };
 use tower_disagg::{
     error::BoxError,
-    leg::{HangUp, LegError, LegErrorKind},
+    leg::{CheckedAddresses, HangUp, LegError, LegErrorKind},
 };
 use tower_service::Service;
 
-use super::{POOL_IDLE, connect::Connector, lost::Lost, reply, track::Line};
+use super::{POOL_IDLE, checked, connect::Connector, lost::Lost, reply, track::Line};
 
 /// A client for request bodies of type `B`. Clones share one pool.
 ///
@@ -88,6 +88,10 @@ where
         if let Some(hang_up) = &hang_up {
             hang_up.accept();
         }
+        let checked = request.extensions_mut().remove::<CheckedAddresses>();
+        if let Some(checked) = &checked {
+            *request.uri_mut() = pin(request.uri(), checked);
+        }
         let connection = capture_connection(&mut request);
         let place = request.uri().authority().cloned();
         let fresh = place.as_ref().is_some_and(|place| self.lost.is_recent(place));
@@ -99,6 +103,13 @@ where
             place: place.map(|place| (place, self.lost.clone())),
         }
     }
+}
+
+/// The same URI, to be dialled at these addresses only. The client refuses one without an authority.
+fn pin(uri: &Uri, addresses: &CheckedAddresses) -> Uri {
+    let mut parts = uri.clone().into_parts();
+    parts.authority = parts.authority.and_then(|place| checked::pin(&place, addresses).ok());
+    Uri::from_parts(parts).unwrap_or_default()
 }
 
 /// The future of [`HttpClient`]. Dropping it closes the connection.

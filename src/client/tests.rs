@@ -1,7 +1,7 @@
-use std::{convert::Infallible, future::poll_fn, pin::Pin, task::Poll, time::Duration};
+use std::{convert::Infallible, future::poll_fn, net::SocketAddr, pin::Pin, task::Poll, time::Duration};
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, Version};
+use http::{Request, Response, StatusCode, Uri, Version};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
@@ -14,7 +14,7 @@ use tokio::{
 use tower::ServiceExt;
 use tower_disagg::{
     error::BoxError,
-    leg::{BufferReplyLayer, LegErrorKind},
+    leg::{BufferReplyLayer, CheckedAddresses, LegErrorKind},
 };
 use tower_layer::Layer;
 
@@ -103,7 +103,7 @@ async fn what_was_seen_of_a_reply_decides_the_kind() {
                 leg.clone().oneshot(post(&url)).await.unwrap();
             }
             let error = leg.oneshot(post(&url)).await.unwrap_err();
-            assert_eq!(failure(&*error), kind, "{reply:?} after {before:?}: {error:?}");
+            assert_eq!(LegErrorKind::of(&*error), kind, "{reply:?} after {before:?}: {error:?}");
         }
     }
 }
@@ -114,8 +114,8 @@ async fn nobody_there() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let error = client().oneshot(post(&url)).await.unwrap_err();
-    assert_eq!(failure(&*error), LegErrorKind::Connect);
-    assert!(is_connection_failure(failure(&*error)));
+    assert_eq!(LegErrorKind::of(&*error), LegErrorKind::Connect);
+    assert!(is_connection_failure(LegErrorKind::of(&*error)));
 }
 
 #[tokio::test]
@@ -124,6 +124,169 @@ async fn a_version_1_0_reply_becomes_1_1() {
     let reply = client().oneshot(post(&url)).await.unwrap();
     assert_eq!(reply.version(), Version::HTTP_11);
     assert_eq!(reply.into_body().collect().await.unwrap().to_bytes(), "old");
+}
+
+// === checked addresses ===
+
+/// A worker that answers each request with its name and closes; what it has read of each.
+async fn named_worker(at: &str, name: &'static str) -> (SocketAddr, mpsc::UnboundedReceiver<String>) {
+    let listener = TcpListener::bind(at).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (seen, requests) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let seen = seen.clone();
+            tokio::spawn(async move {
+                let mut text = Vec::new();
+                while let Ok(byte) = socket.read_u8().await {
+                    text.push(byte);
+                    if text.ends_with(b"\r\n\r\nhi") {
+                        let _ = seen.send(String::from_utf8(std::mem::take(&mut text)).unwrap());
+                        let reply =
+                            format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{name}", name.len());
+                        socket.write_all(reply.as_bytes()).await.unwrap();
+                    }
+                }
+            });
+        }
+    });
+    (address, requests)
+}
+
+fn checked(addresses: &[SocketAddr]) -> CheckedAddresses {
+    CheckedAddresses::new(addresses.iter().copied()).unwrap()
+}
+
+/// Asks for `url`, where only `addresses` may be dialled; the name of the worker that answered.
+async fn answers(
+    client: &HttpClient<Full<Bytes>>,
+    url: &str,
+    addresses: &[SocketAddr],
+) -> Result<Bytes, LegErrorKind> {
+    let mut request = post(url);
+    request.extensions_mut().insert(checked(addresses));
+    match BufferReplyLayer::new(100).layer(client.clone()).oneshot(request).await {
+        Ok(reply) => Ok(reply.into_body()),
+        Err(error) => Err(LegErrorKind::of(&*error)),
+    }
+}
+
+/// An address where nobody listens.
+async fn nobody() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+}
+
+#[tokio::test]
+async fn checked_addresses_are_dialled_and_the_name_is_said() {
+    let (one, mut seen) = named_worker("127.0.0.1:0", "one").await;
+    for client in [client(), HttpClient::unpooled(Duration::from_secs(5))] {
+        // no resolver knows this name; the port that counts is that of the address
+        let reply = answers(&client, "http://Worker.invalid:8001/x?y=z", &[one]).await;
+        assert_eq!(reply.unwrap(), "one");
+        let request = seen.recv().await.unwrap();
+        assert!(request.starts_with("POST /x?y=z HTTP/1.1\r\n"), "{request}");
+        assert_eq!(request.matches("host: Worker.invalid:8001\r\n").count(), 1, "{request}");
+        assert!(!request.contains('@') && !request.contains("127.0.0.1"), "{request}");
+    }
+}
+
+#[tokio::test]
+async fn checked_addresses_are_tried_in_their_order() {
+    let (one, mut at_one) = named_worker("127.0.0.1:0", "one").await;
+    let (two, mut at_two) = named_worker("127.0.0.2:0", "two").await;
+    let (down, url) = (nobody().await, "http://worker.invalid:1/x");
+    for (addresses, expected) in [
+        (&[one, two][..], Ok("one")),
+        (&[two, one], Ok("two")),
+        (&[down, two], Ok("two")),
+        (&[down, down, one, two], Ok("one")),
+        (&[down], Err(LegErrorKind::Connect)),
+        (&[down, down], Err(LegErrorKind::Connect)),
+    ] {
+        let reply = answers(&client(), url, addresses).await;
+        assert_eq!(reply, expected.map(Bytes::from), "{addresses:?}");
+    }
+    let count = |requests: &mut mpsc::UnboundedReceiver<String>| {
+        std::iter::from_fn(|| requests.try_recv().ok()).count()
+    };
+    assert_eq!((count(&mut at_one), count(&mut at_two)), (2, 2), "one address for each request");
+}
+
+#[tokio::test]
+async fn a_pooled_connection_serves_only_who_may_go_there() {
+    let (one, _at_one) = named_worker("127.0.0.1:0", "one").await;
+    let (two, _at_two) = named_worker("127.0.0.2:0", "two").await;
+    let (client, url) = (client(), format!("http://localhost:{}/x", one.port()));
+    for (addresses, expected) in [([one], "one"), ([two], "two"), ([one], "one"), ([two], "two")] {
+        assert_eq!(answers(&client, &url, &addresses).await.unwrap(), expected);
+    }
+    // where the name may be resolved, it is, whatever other connections there are
+    let two_by_name = format!("http://localhost:{}/x", two.port());
+    answers(&client, &two_by_name, &[two]).await.unwrap();
+    assert!(client.clone().oneshot(post(&two_by_name)).await.is_err(), "it went to 127.0.0.2");
+}
+
+#[tokio::test]
+async fn connections_to_checked_addresses_are_used_again() {
+    let (url, mut seen) = worker(vec![&[OK, OK]]).await;
+    let address = url.parse::<Uri>().unwrap().authority().unwrap().as_str().parse().unwrap();
+    let client = client();
+    for place in [(0, 0), (0, 1)] {
+        assert_eq!(answers(&client, "http://worker.invalid:1/x", &[address]).await.unwrap(), "ok");
+        assert_eq!(seen.recv().await.unwrap(), place);
+    }
+}
+
+#[tokio::test]
+async fn a_literal_address_is_no_exception() {
+    let (one, mut at_one) = named_worker("127.0.0.1:0", "one").await;
+    let (two, _at_two) = named_worker("127.0.0.2:0", "two").await;
+    for url in [format!("http://{one}/x"), format!("http://[::1]:{}/x", one.port())] {
+        assert_eq!(answers(&client(), &url, &[two]).await.unwrap(), "two", "{url}");
+    }
+    assert!(at_one.try_recv().is_err());
+}
+
+#[test]
+fn addresses_in_an_authority_are_read_as_they_were_written() {
+    let place = |text: &str| text.parse::<http::uri::Authority>().unwrap();
+    let full = "[fd00:1111:2222:3333:4444:5555:6666:7777%4294967295]:65535";
+    for addresses in [
+        vec!["127.0.0.1:1"],
+        vec!["255.255.255.255:65535", "[::]:1", "[::1]:80", "[fe80::1%3]:8001"],
+        vec![full; CheckedAddresses::MOST],
+    ] {
+        let addresses: Vec<SocketAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
+        for (name, host) in [("worker.svc:8001", "worker.svc"), ("[::1]:8001", "[::1]"), ("old@h:1", "h")] {
+            let pinned = checked::pin(&place(name), &checked(&addresses)).unwrap();
+            assert_eq!((pinned.host(), pinned.as_str().matches('@').count()), (host, 1));
+            let uri = Uri::builder().scheme("http").authority(pinned).path_and_query("/").build().unwrap();
+            assert_eq!(checked::pinned(&uri).unwrap(), Some(addresses.clone()));
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_not_dialled() {
+    for (uri, ok) in [
+        ("http://worker.svc:8001/", true),
+        ("/", true),
+        ("http://@worker.svc:8001/", false),
+        ("http://user@worker.svc:8001/", false),
+        ("http://127.0.0.1@worker.svc:8001/", false),
+        ("http://127.0.0.1_8001,@worker.svc:8001/", false),
+        ("http://127.0.0.1_99999@worker.svc:8001/", false),
+        ("http://worker.svc_1@worker.svc:8001/", false),
+    ] {
+        let pinned = checked::pinned(&Uri::from_static(uri));
+        assert_eq!(pinned.ok(), ok.then_some(None), "{uri}");
+    }
+}
+
+#[tokio::test]
+async fn without_an_authority_nothing_is_dialled() {
+    let reply = answers(&client(), "/x", &[nobody().await]).await;
+    assert_eq!(reply, Err(LegErrorKind::Connect));
 }
 
 #[tokio::test]
@@ -249,23 +412,34 @@ async fn stale_worker(stale: usize) -> String {
 #[tokio::test]
 async fn an_attempt_after_a_lost_one_is_on_a_fresh_connection() {
     const STALE: usize = 32;
-    let url = stale_worker(STALE).await;
-    let leg = BufferReplyLayer::new(100).layer(client());
-    let burst = async || {
-        let calls: Vec<_> = (0..STALE).map(|_| tokio::spawn(leg.clone().oneshot(post(&url)))).collect();
-        let mut lost = 0;
-        for call in calls {
-            if let Err(error) = call.await.unwrap() {
-                assert_eq!(failure(&*error), LegErrorKind::Lost);
-                lost += 1;
+    for pinned in [false, true] {
+        let url = stale_worker(STALE).await;
+        let leg = BufferReplyLayer::new(100).layer(client());
+        let address = url.parse::<Uri>().unwrap().authority().unwrap().as_str().parse().unwrap();
+        let burst = async || {
+            let call = || {
+                let mut request = post(&url);
+                if pinned {
+                    *request.uri_mut() = Uri::from_static("http://worker.invalid:1/x");
+                    request.extensions_mut().insert(checked(&[address]));
+                }
+                tokio::spawn(leg.clone().oneshot(request))
+            };
+            let calls: Vec<_> = (0..STALE).map(|_| call()).collect();
+            let mut lost = 0;
+            for call in calls {
+                if let Err(error) = call.await.unwrap() {
+                    assert_eq!(LegErrorKind::of(&*error), LegErrorKind::Lost);
+                    lost += 1;
+                }
             }
-        }
-        lost
-    };
-    assert_eq!(burst().await, 0);
-    let lost = burst().await;
-    assert!(lost > 0, "nothing was stale");
-    assert_eq!(burst().await, 0, "the burst before lost {lost}");
+            lost
+        };
+        assert_eq!(burst().await, 0);
+        let lost = burst().await;
+        assert!(lost > 0, "nothing was stale");
+        assert_eq!(burst().await, 0, "the burst before lost {lost}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -366,7 +540,7 @@ async fn a_pause_over_the_bound_ends_the_body_with_an_error() {
         }
         let start = Instant::now();
         let error: BoxError = frame(&mut body).await.unwrap().unwrap_err();
-        assert_eq!(failure(&*error), LegErrorKind::Timeout);
+        assert_eq!(LegErrorKind::of(&*error), LegErrorKind::Timeout);
         let took = start.elapsed();
         assert!((1000..1002).contains(&took.as_millis()), "{took:?}");
     }

@@ -1,4 +1,8 @@
-use std::{fmt, net::IpAddr, str::FromStr};
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    str::FromStr,
+};
 
 use ipnet::IpNet;
 use tower_disagg::trtllm::{ContextEndpoint, Host};
@@ -9,10 +13,12 @@ use tower_disagg::trtllm::{ContextEndpoint, Host};
 /// |---|---|
 /// | `host:port` | this endpoint, in any spelling of its normal form |
 /// | `*.suffix:port` | names with at least one label before the suffix |
-/// | `10.0.0.0/8:8000`, `fd00::/8:8000-8010` | literal addresses inside the network, on these ports |
+/// | `10.0.0.0/8:8000`, `fd00::/8:8000-8010` | addresses inside the network, on these ports, and names for those of their addresses that are |
 ///
-/// A name is compared as a name, whatever it resolves to, and an address is no name. An IPv4 address written as IPv6
-/// (`[::ffff:10.0.0.1]`) is not inside an IPv4 network.
+/// The first two compare a name as a name, whatever it resolves to, and an address is no name. A network is about
+/// addresses: a name that only a network could let through is resolved, and called at nothing but the addresses that
+/// were found inside. An IPv4 address written as IPv6 (`[::ffff:10.0.0.1]`) is not inside an IPv4 network; one that a
+/// resolver wrote so is, and is called as IPv4.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowEntry(Rule);
 
@@ -31,7 +37,7 @@ enum Rule {
 }
 
 impl AllowEntry {
-    /// Whether this entry lets a request through to `endpoint`.
+    /// Whether this entry lets a request through to `endpoint`, without anything being resolved.
     pub fn allows(&self, endpoint: &ContextEndpoint) -> bool {
         match &self.0 {
             Rule::Exactly(allowed) => allowed == endpoint,
@@ -51,6 +57,18 @@ impl AllowEntry {
             }
         }
     }
+
+    /// Whether this entry lets a request through to an address that the name of its endpoint resolves to: a network
+    /// that the address is in, in its normal form.
+    pub fn allows_resolved(&self, address: SocketAddr) -> bool {
+        let Rule::Network { network, .. } = &self.0 else { return false };
+        self.is_for_names_at(address.port()) && network.contains(&address.ip().to_canonical())
+    }
+
+    /// Whether names are resolved for it that have this port.
+    fn is_for_names_at(&self, port: u16) -> bool {
+        matches!(self.0, Rule::Network { ports: (first, last), .. } if (first..=last).contains(&port))
+    }
 }
 
 /// A network that is given as IPv6 has no IPv4 address in it, in whatever spelling, unless it is one of mapped
@@ -61,9 +79,44 @@ fn contains(network: &IpNet, address: &IpAddr) -> bool {
     network.contains(address) && (!mapped || network.prefix_len() >= MAPPED)
 }
 
+/// What a list says of an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Allowed {
+    Yes,
+    No,
+    /// What its name resolves to decides, by [`resolved`].
+    ByAddress,
+}
+
 /// Whether `endpoint` may be called: it may when the list is empty, or when one of its entries says so.
-pub(crate) fn is_allowed(list: &[AllowEntry], endpoint: &ContextEndpoint) -> bool {
-    list.is_empty() || list.iter().any(|entry| entry.allows(endpoint))
+pub(crate) fn allowed(list: &[AllowEntry], endpoint: &ContextEndpoint) -> Allowed {
+    let named = matches!(endpoint.host(), Host::Name(_));
+    if list.is_empty() || list.iter().any(|entry| entry.allows(endpoint)) {
+        Allowed::Yes
+    } else if named && list.iter().any(|entry| entry.is_for_names_at(endpoint.port())) {
+        Allowed::ByAddress
+    } else {
+        Allowed::No
+    }
+}
+
+/// Where an endpoint may be called whose name resolves to `found`: at those of these addresses that an entry lets
+/// through, in their order and their normal form.
+pub(crate) fn resolved(
+    list: &[AllowEntry],
+    port: u16,
+    found: &[SocketAddr],
+) -> impl Iterator<Item = SocketAddr> {
+    let at = move |found: &SocketAddr| {
+        let mut at = *found;
+        // what is mapped is IPv4: it is checked as such, and dialled as such; a scope stays
+        if let ip @ IpAddr::V4(_) = at.ip().to_canonical() {
+            at.set_ip(ip);
+        }
+        at.set_port(port);
+        at
+    };
+    found.iter().map(at).filter(|at| list.iter().any(|entry| entry.allows_resolved(*at)))
 }
 
 const EXPECTED: &str = "expected host:port, *.suffix:port, or NETWORK/LENGTH:port or :port-port";

@@ -5,7 +5,6 @@ use clap::{
     builder::{PathBufValueParser, TypedValueParser},
 };
 
-use clap::{ArgAction, Parser, ValueEnum};
 use tower_disagg::conversation::IdSource;
 
 use super::{
@@ -52,7 +51,8 @@ pub struct Config {
 
     /// Context endpoints that may be called: host:port, *.suffix:port, NETWORK/LEN:port or :port-port (repeatable)
     ///
-    /// Names are compared as names and networks with literal addresses only. Unset: any endpoint.
+    /// The first two compare names as names. A name that only a network could allow is resolved, within the connect
+    /// timeout, and called at nothing but those of its addresses that are in the network. Unset: any endpoint.
     #[arg(long, value_name = "ENTRY", env = "DISAGG_ALLOW_CONTEXT", help_heading = WORKERS)]
     #[arg(action = ArgAction::Append, value_delimiter = ',')]
     pub allow_context: Vec<AllowEntry>,

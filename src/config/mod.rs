@@ -10,7 +10,7 @@ use std::{error::Error, ffi::OsString, fmt, path::Path};
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, error::ErrorKind};
 use tower_disagg::trtllm::{Engine, KEEPS_CONVERSATIONS};
 
-pub(crate) use self::allow::is_allowed;
+pub(crate) use self::allow::{Allowed, allowed, resolved};
 pub use self::{
     allow::AllowEntry,
     cli::{Config, LogFormat, Passthrough, Switch},

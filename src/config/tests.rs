@@ -318,32 +318,96 @@ fn a_pinned_release_has_to_keep_conversations_when_that_is_asked_for() {
 
 #[test]
 fn allow_list() {
+    use allow::Allowed::{ByAddress, No, Yes};
     #[rustfmt::skip]
-    let cases: &[(&str, &[&str], &[&str])] = &[
-        ("127.0.0.1:8001", &["127.0.0.1:8001"],
-            &["127.0.0.1:9090", "localhost:8001", "[::ffff:127.0.0.1]:8001", "127.0.0.2:8001", "127.0.0.1.evil.test:8001"]),
-        ("Host.Test:1", &["host.test:1", "HOST.TEST:1"], &["host.test:2", "a.host.test:1", "host.testx:1"]),
-        ("*.pods.test:80", &["a.pods.test:80", "a.b.PODS.test:80", "a.pods.test.:80"],
-            &["pods.test:80", "xpods.test:80", "a.pods.testx:80", "a.pods.test:81", "10.0.0.1:80"]),
-        ("10.0.0.0/8:8000-8010", &["10.1.2.3:8000", "10.255.0.1:8010"],
-            &["10.1.2.3:7999", "10.1.2.3:8011", "11.0.0.1:8000", "[::ffff:10.1.2.3]:8000", "ten.test:8000"]),
-        ("10.0.0.7/32:1", &["10.0.0.7:1"], &["10.0.0.8:1"]),
-        ("0.0.0.0/0:1", &["10.0.0.7:1"], &["[::1]:1", "a.test:1"]),
-        ("fd00::/8:1", &["[fd00::1]:1"], &["[fe80::1]:1", "10.0.0.1:1"]),
-        ("::/0:1", &["[2001:db8::1]:1"], &["[::ffff:10.0.0.1]:1", "10.0.0.1:1"]),
-        ("::ffff:10.0.0.0/104:1", &["[::ffff:10.0.0.1]:1"], &["10.0.0.1:1", "[::ffff:11.0.0.1]:1"]),
-        ("[fd00::]/8:1-2", &["[fd00:0:0::1]:2"], &["[fd00::1]:3"]),
+    let cases: &[(&str, allow::Allowed, &[&str])] = &[
+        ("127.0.0.1:8001", Yes, &["127.0.0.1:8001"]),
+        ("127.0.0.1:8001", No, &["127.0.0.1:9090", "localhost:8001", "LOCALHOST:8001", "[::ffff:127.0.0.1]:8001",
+            "127.0.0.2:8001", "127.0.0.1.evil.test:8001", "169.254.169.254:80"]),
+        ("[::1]:1", Yes, &["[::1]:1", "[0:0::1]:1"]),
+        ("[::1]:1", No, &["[::1]:2", "127.0.0.1:1", "localhost:1", "[::ffff:127.0.0.1]:1"]),
+        ("Host.Test:1", Yes, &["host.test:1", "HOST.TEST:1"]),
+        ("Host.Test:1", No, &["host.test:2", "a.host.test:1", "host.testx:1", "host.test.:1", "10.0.0.1:1"]),
+        ("*.pods.test:80", Yes, &["a.pods.test:80", "a.b.PODS.test:80", "a.pods.test.:80"]),
+        ("*.pods.test:80", No, &["pods.test:80", "xpods.test:80", "a.pods.testx:80", "a.pods.test:81", "10.0.0.1:80"]),
+        ("10.0.0.0/8:8000-8010", Yes, &["10.1.2.3:8000", "10.255.0.1:8010"]),
+        ("10.0.0.0/8:8000-8010", No, &["10.1.2.3:7999", "10.1.2.3:8011", "11.0.0.1:8000", "[::ffff:10.1.2.3]:8000",
+            "169.254.169.254:8000", "ten.test:7999", "ten.test:8011"]),
+        ("10.0.0.0/8:8000-8010", ByAddress, &["ten.test:8000", "TEN.test.:8010", "a:8005", "10.0.0.1.test:8000"]),
+        ("10.0.0.7/32:1", Yes, &["10.0.0.7:1"]),
+        ("10.0.0.7/32:1", No, &["10.0.0.8:1"]),
+        ("0.0.0.0/0:1", Yes, &["10.0.0.7:1"]),
+        ("0.0.0.0/0:1", No, &["[::1]:1", "[::ffff:10.0.0.7]:1", "a.test:2"]),
+        ("fd00::/8:1", Yes, &["[fd00::1]:1"]),
+        ("fd00::/8:1", No, &["[fe80::1]:1", "10.0.0.1:1"]),
+        ("fd00::/8:1", ByAddress, &["a.test:1"]),
+        ("::/0:1", Yes, &["[2001:db8::1]:1"]),
+        ("::/0:1", No, &["[::ffff:10.0.0.1]:1", "10.0.0.1:1"]),
+        ("::ffff:10.0.0.0/104:1", Yes, &["[::ffff:10.0.0.1]:1"]),
+        ("::ffff:10.0.0.0/104:1", No, &["10.0.0.1:1", "[::ffff:11.0.0.1]:1"]),
+        ("[fd00::]/8:1-2", Yes, &["[fd00:0:0::1]:2"]),
+        ("[fd00::]/8:1-2", No, &["[fd00::1]:3"]),
     ];
-    for (entry, good, bad) in cases {
+    for (entry, expected, endpoints) in cases {
         let entry: AllowEntry = entry.parse().unwrap();
-        let allows = |text: &&str| entry.allows(&text.parse::<ContextEndpoint>().unwrap());
-        for endpoint in *good {
-            assert!(allows(endpoint), "{entry}: {endpoint} is refused");
-        }
-        for endpoint in *bad {
-            assert!(!allows(endpoint), "{entry}: {endpoint} is let through");
+        for text in *endpoints {
+            let endpoint: ContextEndpoint = text.parse().unwrap();
+            assert_eq!(allow::allowed(std::slice::from_ref(&entry), &endpoint), *expected, "{entry}: {text}");
+            assert_eq!(entry.allows(&endpoint), *expected == Yes, "{entry}: {text}");
         }
         assert_eq!(entry.to_string().parse::<AllowEntry>().unwrap(), entry);
+    }
+}
+
+#[test]
+fn what_a_name_resolves_to() {
+    // entries; addresses that were found; where the endpoint may be called, at port 8000
+    #[rustfmt::skip]
+    let cases: &[(&[&str], &[&str], &[&str])] = &[
+        (&["10.0.0.0/8:8000"], &["10.1.2.3:0"], &["10.1.2.3:8000"]),
+        (&["10.0.0.0/8:7999-8001"], &["10.1.2.3:0", "10.1.2.4:0"], &["10.1.2.3:8000", "10.1.2.4:8000"]),
+        (&["10.0.0.0/8:8000"], &["11.0.0.1:0", "10.1.2.3:0", "169.254.169.254:0"], &["10.1.2.3:8000"]),
+        (&["10.0.0.0/8:8000"], &["169.254.169.254:0", "[::1]:0", "[fd00::1]:0"], &[]),
+        (&["10.0.0.0/8:8000"], &[], &[]),
+        (&["10.0.0.0/8:8001"], &["10.1.2.3:0"], &[]),
+        // the port that counts is the endpoint's
+        (&["10.0.0.0/8:8001"], &["10.1.2.3:8001"], &[]),
+        // each entry for its own addresses
+        (&["10.0.0.0/8:8000", "fd00::/8:8000"], &["[fd00::1]:0", "10.1.2.3:0"], &["[fd00::1]:8000", "10.1.2.3:8000"]),
+        (&["10.0.0.0/8:8001", "fd00::/8:8000"], &["[fd00::1]:0", "10.1.2.3:0"], &["[fd00::1]:8000"]),
+        // IPv4 in the form of IPv6 is IPv4, and is dialled as such
+        (&["10.0.0.0/8:8000"], &["[::ffff:10.1.2.3]:0"], &["10.1.2.3:8000"]),
+        (&["10.0.0.0/8:8000"], &["[::ffff:169.254.169.254]:0"], &[]),
+        (&["::/0:8000"], &["[::ffff:169.254.169.254]:0", "169.254.169.254:0"], &[]),
+        (&["::ffff:0:0/96:8000"], &["[::ffff:169.254.169.254]:0", "169.254.169.254:0"], &[]),
+        (&["::/0:8000"], &["[2001:db8::1]:0"], &["[2001:db8::1]:8000"]),
+        // a scope says where an address is, not which
+        (&["fe80::/10:8000"], &["[fe80::1%3]:0"], &["[fe80::1%3]:8000"]),
+        (&["fd00::/8:8000"], &["[fe80::1%3]:0"], &[]),
+        // names and single endpoints are no networks
+        (&["10.1.2.3:8000", "*.test:8000", "a.test:8000"], &["10.1.2.3:0"], &[]),
+    ];
+    for (entries, found, expected) in cases {
+        let entries: Vec<AllowEntry> = entries.iter().map(|entry| entry.parse().unwrap()).collect();
+        let addresses = |list: &[&str]| list.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>();
+        let dialled: Vec<_> = allow::resolved(&entries, 8000, &addresses(found)).collect();
+        assert_eq!(dialled, addresses(expected), "{entries:?}: {found:?}");
+    }
+}
+
+#[test]
+fn an_address_that_was_resolved_is_checked_in_its_normal_form() {
+    for (entry, address, expected) in [
+        ("10.0.0.0/8:1-2", "10.1.2.3:2", true),
+        ("10.0.0.0/8:1-2", "10.1.2.3:3", false),
+        ("10.0.0.0/8:1-2", "[::ffff:10.1.2.3]:2", true),
+        ("10.0.0.0/8:1-2", "[::ffff:169.254.169.254]:2", false),
+        ("::/0:1", "[::ffff:169.254.169.254]:1", false),
+        ("::/0:1", "[fe80::1%7]:1", true),
+        ("10.1.2.3:1", "10.1.2.3:1", false),
+    ] {
+        let entry: AllowEntry = entry.parse().unwrap();
+        assert_eq!(entry.allows_resolved(address.parse().unwrap()), expected, "{entry}: {address}");
     }
 }
 
@@ -380,9 +444,18 @@ fn malformed_entries_are_refused() {
 }
 
 #[test]
-fn an_empty_list_allows_everything() {
-    let endpoint: ContextEndpoint = "h:1".parse().unwrap();
-    assert!(allow::is_allowed(&[], &endpoint));
-    assert!(!allow::is_allowed(&["h:2".parse().unwrap()], &endpoint));
-    assert!(allow::is_allowed(&["h:2".parse().unwrap(), "h:1".parse().unwrap()], &endpoint));
+fn a_list_allows_what_one_of_its_entries_allows() {
+    use allow::Allowed::{ByAddress, No, Yes};
+    for (entries, expected) in [
+        (&[][..], Yes),
+        (&["h:2"], No),
+        (&["h:2", "h:1"], Yes),
+        (&["h:2", "10.0.0.0/8:2"], No),
+        (&["h:2", "10.0.0.0/8:1"], ByAddress),
+        // what is allowed as a name is not resolved
+        (&["10.0.0.0/8:1", "h:1"], Yes),
+    ] {
+        let entries: Vec<AllowEntry> = entries.iter().map(|entry| entry.parse().unwrap()).collect();
+        assert_eq!(allow::allowed(&entries, &"h:1".parse().unwrap()), expected, "{entries:?}");
+    }
 }

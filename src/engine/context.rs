@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Request, Response, uri::Authority};
 use tower_disagg::{
     error::BoxError,
-    leg::{LegBody, LegError, LegErrorKind},
+    leg::{CheckedAddresses, LegBody, LegError, LegErrorKind},
     trtllm::{Engine, KEEPS_CONVERSATIONS, SUPPORTED},
 };
 use tower_layer::Layer;
@@ -19,7 +19,7 @@ use super::{
     Releases,
     probe::{self, VersionProbe},
 };
-use crate::client::{failure, is_connection_failure};
+use crate::client::is_connection_failure;
 
 /// Goes around the context leg: asks each context worker for its release before the first request to it, and keeps
 /// requests from those that are too old.
@@ -76,7 +76,7 @@ where
             let Some(authority) = request.uri().authority().cloned() else {
                 return inner.call(request).await;
             };
-            let engine = gate.engine(&authority).await?;
+            let engine = gate.engine(&authority, request.extensions().get()).await?;
             if !engine.is_supported() {
                 let message = format!(
                     "the context worker is of release {engine}, which cannot hand a request over: {SUPPORTED} can"
@@ -85,7 +85,7 @@ where
             }
             let result = inner.call(request).await;
             if let Err(error) = &result
-                && is_connection_failure(failure(&**error))
+                && is_connection_failure(LegErrorKind::of(&**error))
             {
                 gate.releases.forget(authority.as_str());
             }
@@ -96,7 +96,11 @@ where
 
 impl<P: VersionProbe> ContextGateLayer<P> {
     /// The release of a worker, asked for when it is not known. One call asks, others wait for what it hears.
-    async fn engine(&self, authority: &Authority) -> Result<Engine, BoxError> {
+    async fn engine(
+        &self,
+        authority: &Authority,
+        addresses: Option<&CheckedAddresses>,
+    ) -> Result<Engine, BoxError> {
         if let Some(pinned) = self.releases.pinned() {
             return Ok(pinned.clone());
         }
@@ -112,7 +116,7 @@ impl<P: VersionProbe> ContextGateLayer<P> {
         if entry.failures() != failures {
             return Err(LegError::new(LegErrorKind::Connect).into());
         }
-        match probe::ask(self.probe.clone(), authority).await {
+        match probe::ask(self.probe.clone(), authority, addresses).await {
             Ok(answer) => {
                 let news = entry.learn(&answer);
                 tracing::debug!(%authority, release = %answer.engine, "asked a context worker for its release");

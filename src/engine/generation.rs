@@ -158,7 +158,7 @@ impl<P: VersionProbe> GenerationGateLayer<P> {
         if let Some(said) = self.releases.said_since(before) {
             return said.ok_or_else(|| LegError::new(LegErrorKind::Connect).into());
         }
-        let asked = probe::ask(self.probe.clone(), &self.authority).await;
+        let asked = probe::ask(self.probe.clone(), &self.authority, None).await;
         self.releases.said(asked.as_ref().ok().map(|answer| answer.engine.clone()));
         let answer = asked.inspect_err(|_| self.releases.forget_local())?;
         if answer.lasting {

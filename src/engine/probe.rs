@@ -3,12 +3,12 @@ use http::{Request, Response, StatusCode, Uri, uri::Authority};
 use tower::ServiceExt;
 use tower_disagg::{
     error::BoxError,
-    leg::LegBody,
+    leg::{CheckedAddresses, LegBody, LegErrorKind},
     trtllm::{Engine, Release},
 };
 use tower_service::Service;
 
-use crate::client::{failure, is_connection_failure};
+use crate::client::is_connection_failure;
 
 /// The largest reply to `GET /version` that is read.
 pub(crate) const PROBE_REPLY: u64 = 64 << 10;
@@ -42,15 +42,24 @@ pub(super) struct Answer {
 
 /// Asks the worker at `authority` for its release.
 ///
+/// It is asked where the request may go that the question is for: at `addresses` only, where there are such.
+///
 /// Fails only when there is no connection to the worker; a worker that answers anything else is of unknown release.
-pub(super) async fn ask<P: VersionProbe>(probe: P, authority: &Authority) -> Result<Answer, BoxError> {
+pub(super) async fn ask<P: VersionProbe>(
+    probe: P,
+    authority: &Authority,
+    addresses: Option<&CheckedAddresses>,
+) -> Result<Answer, BoxError> {
     let uri =
         Uri::builder().scheme("http").authority(authority.clone()).path_and_query("/version").build()?;
     let mut request = Request::new(LegBody::empty());
     *request.uri_mut() = uri;
+    if let Some(addresses) = addresses {
+        request.extensions_mut().insert(addresses.clone());
+    }
     match probe.oneshot(request).await {
         Ok(reply) => Ok(read(&reply)),
-        Err(error) if is_connection_failure(failure(&*error)) => Err(error),
+        Err(error) if is_connection_failure(LegErrorKind::of(&*error)) => Err(error),
         Err(_) => Ok(Answer { engine: Engine::Unknown, lasting: false }),
     }
 }

@@ -20,7 +20,6 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::*;
-use crate::client::failure;
 
 type Client = BoxCloneSyncService<Request<LegBody>, Response<Bytes>, BoxError>;
 
@@ -95,7 +94,7 @@ async fn call<S>(service: &S, authority: &str) -> Result<(), LegErrorKind>
 where
     S: Service<Request<LegBody>, Response = Response<Bytes>, Error = BoxError> + Clone,
 {
-    service.clone().oneshot(to(authority)).await.map(|_| ()).map_err(|error| failure(&*error))
+    service.clone().oneshot(to(authority)).await.map(|_| ()).map_err(|error| LegErrorKind::of(&*error))
 }
 
 // === context workers ===

@@ -34,7 +34,8 @@ enum Company {
 static WORLDS: RwLock<()> = RwLock::const_new(());
 
 impl World {
-    /// Engines that answer at once, and a sidecar with these flags.
+    /// Engines that answer at once, and a sidecar with these flags, in which `CONTEXT_PORT` is the port of the context
+    /// worker.
     pub async fn start(flags: &[&str]) -> Self {
         Self::of(|context| context, |generation| generation, flags).await
     }
@@ -68,9 +69,11 @@ impl World {
         let context = Engine::start(context(trtllm_sim::Config::new(Role::Context))).await.unwrap();
         let generation = Engine::start(generation(trtllm_sim::Config::new(Role::Generation))).await.unwrap();
         let url = generation.url();
+        let port = context.addr().port().to_string();
+        let flags: Vec<String> = flags.iter().map(|flag| flag.replace("CONTEXT_PORT", &port)).collect();
         let mut all = vec!["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
-        all.extend(flags);
-        if !flags.contains(&"--generation-url") {
+        all.extend(flags.iter().map(String::as_str));
+        if !all.contains(&"--generation-url") {
             all.extend(["--generation-url", &url]);
         }
         let config = Config::from_args(all).unwrap();

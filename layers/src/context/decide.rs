@@ -6,7 +6,7 @@ use http::{
 
 use crate::{
     error::{BoxError, ContextError, ContextErrorKind, find},
-    leg::{LegError, LegErrorKind, classify, headers::is_encoded},
+    leg::{LegError, LegErrorKind, headers::is_encoded},
     trtllm::{ContextReply, Endpoint, ReplyErrorKind, worker_message},
 };
 
@@ -51,7 +51,7 @@ fn unusable(why: String) -> ContextError {
 
 /// What the failure of a context leg means.
 pub(super) fn leg_failed(error: BoxError) -> ContextError {
-    let kind = match classify(&*error) {
+    let kind = match LegErrorKind::of(&*error) {
         LegErrorKind::Connect | LegErrorKind::Lost => ContextErrorKind::Unreachable,
         LegErrorKind::Timeout => ContextErrorKind::Timeout,
         LegErrorKind::ReplyTooLarge => ContextErrorKind::ReplyTooLarge,

@@ -33,7 +33,7 @@
 //! | | type |
 //! |---|---|
 //! | request in | `http::Request<Handoff<Minted>>` |
-//! | leg request | `http::Request<LegBody>`, to `http://` the chosen endpoint, with the client's path, query and headers |
+//! | leg request | `http::Request<LegBody>`, to `http://` the chosen endpoint, with the client's path, query and headers; where only certain addresses may be dialled, with [`CheckedAddresses`](crate::leg::CheckedAddresses) |
 //! | leg reply | `http::Response<Bytes>` |
 //! | request out | `http::Request<Handoff<Primed>>` |
 //! | response | unchanged |

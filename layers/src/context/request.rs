@@ -29,6 +29,9 @@ pub(super) fn leg_request(
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     request.extensions_mut().insert(head);
     request.extensions_mut().insert(hang_up);
+    if let Some(addresses) = handoff.checked_addresses() {
+        request.extensions_mut().insert(addresses.clone());
+    }
     Ok(request)
 }
 

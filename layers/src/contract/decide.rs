@@ -1,12 +1,15 @@
+use std::{fmt, future::Future, pin::Pin};
+
 use bytes::Bytes;
 use http::{Method, header::CONTENT_TYPE, request::Parts};
 use http_body_util::LengthLimitError;
 
-use super::layer::Rules;
+use super::{Allowance, LookUp, layer::Rules};
 use crate::{
     buffer::CollectError,
     error::{AdmissionError, AdmissionErrorKind, BoxError, ContractError, ContractErrorKind, find},
     handoff::{Handoff, Validated},
+    leg::CheckedAddresses,
     trtllm::{
         ClientRequest, ContextEndpoint, Endpoint, ROUTING_HEADER, RequestError, RequestErrorKind,
         check_passthrough, context_endpoint,
@@ -17,11 +20,31 @@ use crate::{
 #[derive(Debug)]
 pub(super) enum Route {
     /// From the context worker to the generation worker, once its body is found valid.
-    Handoff(Endpoint, ContextEndpoint),
+    Handoff(Chosen),
+    /// The same, once the context worker is found to be allowed.
+    Ask(Chosen, Question),
     /// On unchanged, once its body is found free of handoff fields.
     Check,
     /// On unchanged.
     Pass,
+}
+
+/// What the head of a request says about its handoff.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    pub(super) endpoint: Endpoint,
+    pub(super) context: ContextEndpoint,
+    /// Where alone the context worker may be dialled.
+    pub(super) addresses: Option<CheckedAddresses>,
+}
+
+/// Whether a context worker may be called, where that has to be found out.
+pub(super) struct Question(pub(super) Pin<Box<dyn Future<Output = LookUp> + Send>>);
+
+impl fmt::Debug for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Question")
+    }
 }
 
 /// Decides by the head alone (contract, section 1); nothing has been read of the body yet.
@@ -37,23 +60,39 @@ pub(super) fn route(parts: &Parts, rules: &Rules) -> Result<Route, ContractError
         let check = rules.guard && parts.method == Method::POST;
         return Ok(if check { Route::Check } else { Route::Pass });
     };
-    if !(rules.allow)(&context) {
-        return Err(ContractError::new(ContractErrorKind::EndpointNotAllowed));
-    }
-    match Endpoint::from_path(parts.uri.path()).filter(|_| parts.method == Method::POST) {
-        Some(endpoint) => Ok(Route::Handoff(endpoint, context)),
-        None => Err(ContractError::new(ContractErrorKind::UnsupportedEndpoint)),
+    let question = match rules.allow.allow(&context) {
+        Allowance::Allowed => None,
+        Allowance::Refused => return Err(ContractError::new(ContractErrorKind::EndpointNotAllowed)),
+        Allowance::Pending(question) => Some(Question(question)),
+    };
+    let endpoint = Endpoint::from_path(parts.uri.path()).filter(|_| parts.method == Method::POST);
+    let endpoint = endpoint.ok_or_else(|| ContractError::new(ContractErrorKind::UnsupportedEndpoint))?;
+    let chosen = Chosen { endpoint, context, addresses: None };
+    Ok(match question {
+        None => Route::Handoff(chosen),
+        Some(question) => Route::Ask(chosen, question),
+    })
+}
+
+/// Where the context worker may be dialled, after its name was looked up.
+pub(super) fn looked_up(answer: LookUp) -> Result<CheckedAddresses, ContractError> {
+    match answer {
+        LookUp::Allowed(addresses) => Ok(addresses),
+        LookUp::Refused => Err(ContractError::new(ContractErrorKind::EndpointNotAllowed)),
+        LookUp::Failed(error) => {
+            Err(ContractError::new(ContractErrorKind::EndpointUnresolved).with_source(error))
+        }
     }
 }
 
 /// The handoff that a request asks for.
-pub(super) fn validate(
-    endpoint: Endpoint,
-    context: ContextEndpoint,
-    body: Bytes,
-) -> Result<Handoff<Validated>, ContractError> {
-    let request = ClientRequest::parse(endpoint, body).map_err(invalid)?;
-    Ok(Handoff::validated(request, context))
+pub(super) fn validate(chosen: Chosen, body: Bytes) -> Result<Handoff<Validated>, ContractError> {
+    let request = ClientRequest::parse(chosen.endpoint, body).map_err(invalid)?;
+    let handoff = Handoff::validated(request, chosen.context);
+    Ok(match chosen.addresses {
+        Some(addresses) => handoff.at(addresses),
+        None => handoff,
+    })
 }
 
 /// Whether a request may go on without a handoff.

@@ -2,6 +2,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -10,13 +11,17 @@ use http::{Request, Response, request::Parts};
 use http_body::Body;
 use tower_service::Service;
 
-use super::{ContractBody, PassthroughBody, decide, layer::Rules, upload::Upload};
+use super::{
+    ContractBody, PassthroughBody,
+    decide::{self, Chosen, Question},
+    layer::Rules,
+    upload::Upload,
+};
 use crate::{
     body::EitherBody,
     call::CallWhenReady,
     error::{BoxError, ContractError},
     handoff::{Handoff, Validated},
-    trtllm::{ContextEndpoint, Endpoint},
 };
 
 /// The future of [`Contract`](super::Contract).
@@ -31,6 +36,11 @@ pub struct ContractFuture<B, S, P, F, G> {
 enum State<B, S, P, F, G> {
     Failed {
         error: Option<BoxError>,
+    },
+    /// Whether the context worker may be called. The body is not touched meanwhile.
+    Question {
+        question: Question,
+        then: Option<(B, Arc<Rules>, Parts, Chosen, S)>,
     },
     /// The upload.
     Body {
@@ -50,7 +60,7 @@ enum State<B, S, P, F, G> {
 
 /// What happens to a request whose body has been read.
 enum Then<S, P> {
-    Validate(Endpoint, ContextEndpoint, S),
+    Validate(Chosen, S),
     Check(P),
 }
 
@@ -62,28 +72,34 @@ where
         Self { state: State::Failed { error: Some(error.into()) } }
     }
 
-    pub(super) fn validate(
+    pub(super) fn ask(
+        question: Question,
         body: B,
-        rules: &Rules,
+        rules: Arc<Rules>,
         parts: Parts,
-        endpoint: Endpoint,
-        context: ContextEndpoint,
+        chosen: Chosen,
         inner: S,
     ) -> Self {
-        Self::read(body, rules, parts, Then::Validate(endpoint, context, inner))
+        Self { state: State::Question { question, then: Some((body, rules, parts, chosen, inner)) } }
+    }
+
+    pub(super) fn validate(body: B, rules: &Rules, parts: Parts, chosen: Chosen, inner: S) -> Self {
+        Self { state: State::read(body, rules, parts, Then::Validate(chosen, inner)) }
     }
 
     pub(super) fn check(body: B, rules: &Rules, parts: Parts, passthrough: P) -> Self {
-        Self::read(body, rules, parts, Then::Check(passthrough))
+        Self { state: State::read(body, rules, parts, Then::Check(passthrough)) }
     }
 
     pub(super) fn pass(passthrough: P, request: Request<PassthroughBody<B>>) -> Self {
         Self { state: State::Pass { response: CallWhenReady::new(passthrough, request) } }
     }
+}
 
+impl<B: Body<Data = Bytes>, S, P, F, G> State<B, S, P, F, G> {
     fn read(body: B, rules: &Rules, parts: Parts, then: Then<S, P>) -> Self {
         let body = Upload::new(body, rules.max_body, &rules.budget, rules.body_timeout);
-        Self { state: State::Body { body, then: Some((parts, then)) } }
+        Self::Body { body, then: Some((parts, then)) }
     }
 }
 
@@ -107,12 +123,23 @@ where
                 StateProj::Failed { error } => {
                     return error.take().map_or(Poll::Pending, |error| Poll::Ready(Err(error)));
                 }
+                StateProj::Question { question, then } => {
+                    if then.is_none() {
+                        return Poll::Pending; // it has been answered, and the future is polled all the same
+                    }
+                    let answer = decide::looked_up(ready!(question.0.as_mut().poll(cx)));
+                    let Some((body, rules, parts, mut chosen, inner)) = then.take() else {
+                        return Poll::Pending;
+                    };
+                    chosen.addresses = Some(answer?);
+                    this.state.set(State::read(body, &rules, parts, Then::Validate(chosen, inner)));
+                }
                 StateProj::Body { body, then } => {
                     let body = ready!(body.poll(cx))?;
                     let Some((parts, then)) = then.take() else { return Poll::Pending };
                     match then {
-                        Then::Validate(endpoint, context, inner) => {
-                            let handoff = decide::validate(endpoint, context, body)?;
+                        Then::Validate(chosen, inner) => {
+                            let handoff = decide::validate(chosen, body)?;
                             let request = Request::from_parts(parts, handoff);
                             let response = CallWhenReady::new(inner, request);
                             this.state.set(State::Handoff { response });
@@ -142,6 +169,7 @@ impl<B, S, P, F, G> fmt::Debug for ContractFuture<B, S, P, F, G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.state {
             State::Failed { .. } => "ContractFuture(failed)",
+            State::Question { .. } => "ContractFuture(question)",
             State::Body { .. } => "ContractFuture(body)",
             State::Handoff { .. } => "ContractFuture(handoff)",
             State::Pass { .. } => "ContractFuture(pass)",

@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use tower_layer::Layer;
 
-use super::{Contract, NoPassthrough};
+use super::{AllowContext, Contract, NoPassthrough};
 use crate::{buffer::BufferBudget, trtllm::ContextEndpoint};
 
 /// Validates requests that are to be handed off. See the [module](super).
@@ -18,7 +18,7 @@ pub(super) struct Rules {
     pub(super) max_body: u64,
     pub(super) body_timeout: Option<Duration>,
     pub(super) budget: BufferBudget,
-    pub(super) allow: Arc<dyn Fn(&ContextEndpoint) -> bool + Send + Sync>,
+    pub(super) allow: Arc<dyn AllowContext>,
     pub(super) guard: bool,
 }
 
@@ -39,7 +39,7 @@ impl<P> ContractLayer<P> {
             max_body: Self::DEFAULT_MAX_BODY,
             body_timeout: None,
             budget: BufferBudget::unlimited(),
-            allow: Arc::new(|_| true),
+            allow: Arc::new(|_: &ContextEndpoint| true),
             guard: true,
         };
         Self { passthrough, rules: Arc::new(rules) }
@@ -50,8 +50,9 @@ impl<P> ContractLayer<P> {
         self.with(|rules| rules.max_body = bytes)
     }
 
-    /// Refuses bodies that are not complete after `timeout`, counted from the head of the request. Without it they
-    /// may take for ever. It needs a tokio runtime with time.
+    /// Refuses bodies that are not complete after `timeout`, counted from the head of the request, or from the answer
+    /// when a name had to be looked up first: nobody is told to send a body before that. Without it they may take for
+    /// ever. It needs a tokio runtime with time.
     pub fn body_timeout(self, timeout: Duration) -> Self {
         self.with(|rules| rules.body_timeout = Some(timeout))
     }
@@ -64,6 +65,12 @@ impl<P> ContractLayer<P> {
     /// Hands off only to endpoints that `allow` accepts; others are refused before the body is read. Without it any
     /// endpoint will do, which is right only where clients cannot set the routing header themselves.
     pub fn allow(self, allow: impl Fn(&ContextEndpoint) -> bool + Send + Sync + 'static) -> Self {
+        self.allow_by(allow)
+    }
+
+    /// The same by something that may have to look up a name first, and then says at which addresses the endpoint may be
+    /// called. (A method of its own, since a closure given to [`allow`](Self::allow) needs no types that way.)
+    pub fn allow_by(self, allow: impl AllowContext) -> Self {
         self.with(|rules| rules.allow = Arc::new(allow))
     }
 

@@ -17,6 +17,7 @@ use crate::{
     error::BoxError,
     handoff::{Handoff, Validated},
     leg::headers::strip_serving_side,
+    trtllm::ROUTING_HEADER,
 };
 
 /// The service of [`ContractLayer`](super::ContractLayer).
@@ -66,9 +67,13 @@ where
         strip_serving_side(&mut parts.headers);
         match decide::route(&parts, &self.rules) {
             Err(error) => ContractFuture::failed(error),
-            Ok(Route::Handoff(endpoint, context)) => {
-                parts.headers.remove(crate::trtllm::ROUTING_HEADER);
-                ContractFuture::validate(body, &self.rules, parts, endpoint, context, self.inner.clone())
+            Ok(Route::Handoff(chosen)) => {
+                parts.headers.remove(ROUTING_HEADER);
+                ContractFuture::validate(body, &self.rules, parts, chosen, self.inner.clone())
+            }
+            Ok(Route::Ask(chosen, question)) => {
+                parts.headers.remove(ROUTING_HEADER);
+                ContractFuture::ask(question, body, self.rules.clone(), parts, chosen, self.inner.clone())
             }
             Ok(Route::Check) => ContractFuture::check(body, &self.rules, parts, self.passthrough.clone()),
             Ok(Route::Pass) => {

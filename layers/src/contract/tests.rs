@@ -13,6 +13,7 @@ use crate::{
     test_util::{LegDouble, LegDoubleFuture, LegHandle, LegReply, ScriptHandle, ScriptedBody, leg},
 };
 
+mod allow;
 mod bodies;
 mod calls;
 mod compose;

@@ -20,6 +20,8 @@ pub enum ContractErrorKind {
     InvalidEppMetadata,
     /// The routing header names an endpoint that is not in the allow-list.
     EndpointNotAllowed,
+    /// The name in the routing header cannot be resolved, and what it resolves to decides whether it may be called.
+    EndpointUnresolved,
     /// The routing header came with a method or path that cannot be handed off.
     UnsupportedEndpoint,
     /// The body is not one JSON object, or a member has the wrong type or occurs twice.
@@ -50,6 +52,11 @@ impl ContractErrorKind {
                 StatusCode::FORBIDDEN,
                 "context_endpoint_not_allowed",
                 "the context endpoint in the routing header is not in the allow-list",
+            ),
+            Self::EndpointUnresolved => (
+                StatusCode::BAD_GATEWAY,
+                "context_unreachable",
+                "the name of the context endpoint cannot be resolved",
             ),
             Self::UnsupportedEndpoint => (
                 StatusCode::NOT_IMPLEMENTED,

@@ -2,7 +2,7 @@ use http::HeaderValue;
 
 use crate::{
     error::{BoxError, GenerationError, GenerationErrorKind, find},
-    leg::{LegError, LegErrorKind, classify},
+    leg::{LegError, LegErrorKind},
 };
 
 /// Whether a reply is an event stream, which is relayed as it comes.
@@ -15,7 +15,7 @@ pub(super) fn is_stream(content_type: Option<&HeaderValue>) -> bool {
 
 /// What the failure of a generation leg means.
 pub(super) fn leg_failed(error: BoxError) -> GenerationError {
-    let kind = match classify(&*error) {
+    let kind = match LegErrorKind::of(&*error) {
         LegErrorKind::Timeout => GenerationErrorKind::Timeout,
         LegErrorKind::UnsupportedEngine => GenerationErrorKind::UnsupportedEngine,
         LegErrorKind::Connect | LegErrorKind::Lost => GenerationErrorKind::Unreachable,

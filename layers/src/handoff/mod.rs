@@ -7,7 +7,7 @@
 //!
 //! | stage | reached by | carries in addition | `Clone` |
 //! |---|---|---|---|
-//! | [`Validated`] | [`Handoff::validated`] | context endpoint, the parsed request | yes |
+//! | [`Validated`] | [`Handoff::validated`] | context endpoint, the addresses it was checked at, the parsed request | yes |
 //! | [`Minted`] | [`mint`](Handoff::mint) | the disaggregation request id | no |
 //! | [`Primed`] | [`prime`](Handoff::prime) | the context reply | no |
 //! | [`Open`] | [`judge`](Handoff::judge), when generation is due | - | no |
@@ -56,7 +56,10 @@ pub use self::{
     stage::{Minted, Open, Primed, Stage, Validated},
     transition::Verdict,
 };
-use crate::trtllm::{ClientRequest, ContextEndpoint};
+use crate::{
+    leg::CheckedAddresses,
+    trtllm::{ClientRequest, ContextEndpoint},
+};
 
 /// A request on its way through the handoff, at stage `S`. See the [module](self).
 ///
@@ -65,6 +68,8 @@ use crate::trtllm::{ClientRequest, ContextEndpoint};
 pub struct Handoff<S: Stage> {
     request: ClientRequest,
     endpoint: ContextEndpoint,
+    /// Where alone it may be dialled, when it was let in for what its name resolves to.
+    addresses: Option<CheckedAddresses>,
     /// Whether [`Body`](http_body::Body) has yielded the client's JSON.
     yielded: bool,
     stage: S,
@@ -73,7 +78,10 @@ pub struct Handoff<S: Stage> {
 impl Clone for Handoff<Validated> {
     /// Shares the client's bytes. The copy yields them from the start.
     fn clone(&self) -> Self {
-        Self::validated(self.request.clone(), self.endpoint.clone())
+        Self {
+            addresses: self.addresses.clone(),
+            ..Self::validated(self.request.clone(), self.endpoint.clone())
+        }
     }
 }
 
@@ -88,8 +96,15 @@ impl<S: Stage> Handoff<S> {
         &self.endpoint
     }
 
+    /// The only addresses at which that worker may be dialled; `None` when its name may be resolved. Every attempt has
+    /// the same ones.
+    pub fn checked_addresses(&self) -> Option<&CheckedAddresses> {
+        self.addresses.as_ref()
+    }
+
     fn step<T: Stage>(self, next: impl FnOnce(S) -> T) -> Handoff<T> {
-        Handoff { request: self.request, endpoint: self.endpoint, yielded: false, stage: next(self.stage) }
+        let Self { request, endpoint, addresses, yielded: _, stage } = self;
+        Handoff { request, endpoint, addresses, yielded: false, stage: next(stage) }
     }
 }
 

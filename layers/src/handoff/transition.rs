@@ -1,5 +1,6 @@
 use super::{Handoff, Minted, Open, Primed, Validated};
 use crate::{
+    leg::CheckedAddresses,
     settle::{Resolution, Settler, Ticket},
     trtllm::{ClientRequest, ContextEndpoint, ContextReply, DisaggRequestId, Due},
 };
@@ -16,7 +17,13 @@ pub enum Verdict {
 impl Handoff<Validated> {
     /// A request that holds to the contract, for the context worker at `endpoint`.
     pub fn validated(request: ClientRequest, endpoint: ContextEndpoint) -> Self {
-        Self { request, endpoint, yielded: false, stage: Validated }
+        Self { request, endpoint, addresses: None, yielded: false, stage: Validated }
+    }
+
+    /// Lets the context worker be dialled at `addresses` and nowhere else, whatever its name resolves to later.
+    pub fn at(mut self, addresses: CheckedAddresses) -> Self {
+        self.addresses = Some(addresses);
+        self
     }
 
     /// Gives it the id under which both workers will know it. The id must never have been used before.

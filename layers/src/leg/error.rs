@@ -59,17 +59,20 @@ impl LegError {
     }
 }
 
-/// What `error` says of a leg. What nothing is known of may have happened after the reply had begun.
-pub(crate) fn classify(error: &(dyn Error + 'static)) -> LegErrorKind {
-    if let Some(known) = find::<LegError>(error) {
-        return known.kind;
-    }
-    if timed_out(error) {
-        LegErrorKind::Timeout
-    } else if find::<io::Error>(error).is_some_and(|error| was_never_connected(error.kind())) {
-        LegErrorKind::Connect
-    } else {
-        LegErrorKind::Interrupted
+impl LegErrorKind {
+    /// What the failure of a leg says, or of whatever is around it: the kind of the [`LegError`] among its causes, or
+    /// else what its causes leave no doubt about. What nothing is known of may have happened after the reply had begun.
+    pub fn of(error: &(dyn Error + 'static)) -> Self {
+        if let Some(known) = find::<LegError>(error) {
+            return known.kind;
+        }
+        if timed_out(error) {
+            Self::Timeout
+        } else if find::<io::Error>(error).is_some_and(|error| was_never_connected(error.kind())) {
+            Self::Connect
+        } else {
+            Self::Interrupted
+        }
     }
 }
 

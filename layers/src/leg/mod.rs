@@ -25,6 +25,17 @@
 //! # tower_disagg::check::<http::Request<LegBody>, _>(context_leg);
 //! ```
 //!
+//! # What travels in the extensions
+//!
+//! The context layer tells the transport, and hears from it, by the extensions of a context request. A transport that
+//! knows none of them works, with one exception: where [`CheckedAddresses`] are used it has to honour them.
+//!
+//! | | |
+//! |---|---|
+//! | [`CheckedAddresses`] | the only addresses that may be dialled; absent when the name may be resolved |
+//! | [`ReplyHead`] | to be told when the head of the reply is here |
+//! | [`HangUp`] | asks for the end of a request whose client has left |
+//!
 //! # Errors
 //!
 //! A leg fails with any error. One that has a [`LegError`] among its causes says what happened, and so decides
@@ -33,22 +44,21 @@
 
 mod body;
 mod buffered;
+mod checked;
 mod error;
 mod hang_up;
 pub mod headers;
 mod signal;
 mod target;
 
+pub(crate) use self::target::{target, with_query};
 pub use self::{
     body::LegBody,
     buffered::{BufferReply, BufferReplyFuture, BufferReplyLayer},
+    checked::CheckedAddresses,
     error::{LegError, LegErrorKind},
     hang_up::HangUp,
     signal::ReplyHead,
-};
-pub(crate) use self::{
-    error::classify,
-    target::{target, with_query},
 };
 
 #[cfg(test)]

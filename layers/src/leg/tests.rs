@@ -8,7 +8,7 @@ use tokio::time::advance;
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 
-use super::{error::classify, headers::*, *};
+use super::{headers::*, *};
 use crate::{
     buffer::{BufferBudget, CollectError},
     error::{BoxError, ContextError, ContextErrorKind, find},
@@ -254,7 +254,7 @@ async fn cap_budget_and_broken_replies_are_told_apart() {
     ] {
         let limits = if kind == ReplyTooLarge { BufferReplyLayer::new(10) } else { layer() };
         let error = buffered(limits, body).await.unwrap_err();
-        assert_eq!((find::<LegError>(&*error).unwrap().kind(), classify(&*error)), (kind, kind));
+        assert_eq!((find::<LegError>(&*error).unwrap().kind(), LegErrorKind::of(&*error)), (kind, kind));
         assert!(find::<CollectError>(&*error).is_some());
         assert_eq!(find::<ContextError>(&*error).is_some(), kind == Interrupted, "the cause stays");
         assert_eq!(budget.held(), 0);
@@ -269,12 +269,12 @@ async fn errors_of_the_client_pass_as_they_are() {
     let mut call = task::spawn(service.clone().oneshot(request(&head)));
     assert_pending!(call.poll());
     handle.try_next().unwrap().1.send_error(LegError::new(LegErrorKind::Connect));
-    assert_eq!(classify(&*assert_ready_err!(call.poll())), LegErrorKind::Connect);
+    assert_eq!(LegErrorKind::of(&*assert_ready_err!(call.poll())), LegErrorKind::Connect);
     assert!(!head.is_committed());
     handle.fail_ready(LegError::new(LegErrorKind::UnsupportedEngine));
     let mut service = task::spawn(service);
     let error = assert_ready_err!(service.enter(|cx, mut service| service.poll_ready(cx)));
-    assert_eq!(classify(&*error), LegErrorKind::UnsupportedEngine);
+    assert_eq!(LegErrorKind::of(&*error), LegErrorKind::UnsupportedEngine);
 }
 
 #[tokio::test]
@@ -348,15 +348,26 @@ fn what_is_not_known_of_a_leg_may_have_begun_a_reply() {
     use LegErrorKind::*;
     for kind in [Connect, Lost, Interrupted, Timeout, ReplyTooLarge, Overloaded, UnsupportedEngine] {
         let error = LegError::new(kind).with_source("a cause");
-        assert_eq!((error.kind(), classify(&error)), (kind, kind));
+        assert_eq!((error.kind(), LegErrorKind::of(&error)), (kind, kind));
         assert!(!error.to_string().is_empty() && !error.to_string().contains("cause"));
         assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "a cause");
         let outer = LegError::new(Interrupted).with_source(error);
-        assert_eq!(classify(&outer), Interrupted, "the outermost says it");
+        assert_eq!(LegErrorKind::of(&outer), Interrupted, "the outermost says it");
     }
-    assert_eq!(classify(&*BoxError::from("unknown")), Interrupted);
+    assert_eq!(LegErrorKind::of(&*BoxError::from("unknown")), Interrupted);
     #[cfg(feature = "tower")]
-    assert_eq!(classify(&tower::timeout::error::Elapsed::new()), Timeout);
+    assert_eq!(LegErrorKind::of(&tower::timeout::error::Elapsed::new()), Timeout);
+}
+
+#[test]
+fn checked_addresses_are_one_or_more_in_their_order() {
+    let address = |port: u16| std::net::SocketAddr::from(([10, 0, 0, 5], port));
+    assert_eq!(CheckedAddresses::new([]), None);
+    let few = CheckedAddresses::new([address(2), address(1)]).unwrap();
+    assert_eq!(few.as_slice(), [address(2), address(1)]);
+    assert_eq!(few.clone().as_slice().as_ptr(), few.as_slice().as_ptr());
+    let many = CheckedAddresses::new((1..=1000).map(address)).unwrap();
+    assert_eq!(many.as_slice(), (1..=16).map(address).collect::<Vec<_>>());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::{
     buffer::BufferBudget,
     cancel::{Cancel, CancelBody, CancelLayer, InFlight, OnRelease},
     context::{Context, ContextLayer},
-    contract::{Contract, ContractBody, ContractLayer},
+    contract::{AllowContext, Contract, ContractBody, ContractLayer},
     conversation::{Conversation, ConversationLayer},
     generation::{Engines, Generation, GenerationLayer, RelayBody, Signer},
     mint::{Mint, MintLayer, RandomIds},
@@ -93,6 +93,12 @@ impl<L, M> HandoffLayer<L, M> {
     /// Hands off only to endpoints that `allow` accepts; see [`ContractLayer::allow`].
     pub fn allow(mut self, allow: impl Fn(&ContextEndpoint) -> bool + Send + Sync + 'static) -> Self {
         self.contract = self.contract.allow(allow);
+        self
+    }
+
+    /// The same by something that may have to look up a name first; see [`ContractLayer::allow_by`].
+    pub fn allow_by(mut self, allow: impl AllowContext) -> Self {
+        self.contract = self.contract.allow_by(allow);
         self
     }
 

@@ -6,8 +6,8 @@ use http_body_util::BodyExt;
 
 use super::{super::request::leg_request, *};
 use crate::{
-    leg::ReplyHead,
-    trtllm::{Endpoint, context_body},
+    leg::{CheckedAddresses, ReplyHead},
+    trtllm::{ClientRequest, DisaggRequestId, Endpoint, context_body},
 };
 
 #[tokio::test]
@@ -97,6 +97,23 @@ fn the_target_is_the_chosen_worker_with_the_clients_query() {
         let request = leg_request(&parts, &handoff, ReplyHead::new(), crate::leg::HangUp::new()).unwrap();
         assert_eq!((request.method(), request.uri().to_string().as_str()), (&Method::POST, expected));
         assert_eq!(request.headers()["content-type"], HeaderValue::from_static("application/json"));
+    }
+}
+
+#[test]
+fn checked_addresses_go_along_and_the_name_stays() {
+    let named = || {
+        let request = ClientRequest::parse(Endpoint::Chat, Bytes::from_static(STREAMED.as_bytes())).unwrap();
+        Handoff::validated(request, "Prefill-0.test:8001".parse().unwrap())
+    };
+    let checked = CheckedAddresses::new(["10.0.0.5:8001".parse().unwrap()]).unwrap();
+    for (handoff, expected) in [(named(), None), (named().at(checked.clone()), Some(&checked))] {
+        let handoff = handoff.mint(DisaggRequestId::new(ID).unwrap());
+        let (parts, handoff) =
+            Request::builder().uri("/v1/chat/completions").body(handoff).unwrap().into_parts();
+        let request = leg_request(&parts, &handoff, ReplyHead::new(), crate::leg::HangUp::new()).unwrap();
+        assert_eq!(request.extensions().get::<CheckedAddresses>(), expected);
+        assert_eq!(request.uri(), "http://prefill-0.test:8001/v1/chat/completions");
     }
 }
 

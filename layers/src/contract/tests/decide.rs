@@ -7,7 +7,7 @@ use http::{HeaderValue, Method, Request, request::Parts};
 
 use super::{
     super::{
-        decide::{self, Route},
+        decide::{self, Chosen, Route},
         layer::Rules,
     },
     CANARY, CHAT, WORKER, request,
@@ -25,13 +25,17 @@ fn rules() -> Rules {
         max_body: 1,
         body_timeout: None,
         budget: BufferBudget::unlimited(),
-        allow: std::sync::Arc::new(|_| true),
+        allow: std::sync::Arc::new(|_: &ContextEndpoint| true),
         guard: true,
     }
 }
 
 fn parts(method: Method, path: &str, headers: &[(&str, &str)]) -> Parts {
     request(method, path, headers, ()).into_parts().0
+}
+
+fn chosen(endpoint: Endpoint) -> Chosen {
+    Chosen { endpoint, context: WORKER.parse().unwrap(), addresses: None }
 }
 
 fn reply_of(error: ContractError) -> ErrorReply {
@@ -44,6 +48,7 @@ fn each_kind_has_the_answer_of_the_error_table() {
     let rows = [
         (ContractErrorKind::InvalidEppMetadata, 502, "invalid_epp_metadata"),
         (ContractErrorKind::EndpointNotAllowed, 403, "context_endpoint_not_allowed"),
+        (ContractErrorKind::EndpointUnresolved, 502, "context_unreachable"),
         (ContractErrorKind::UnsupportedEndpoint, 501, "unsupported_endpoint"),
         (ContractErrorKind::InvalidRequest, 400, "invalid_request"),
         (ContractErrorKind::UnsupportedRequest, 400, "unsupported_request"),
@@ -75,10 +80,10 @@ fn a_routing_header_starts_a_handoff_on_two_endpoints() {
             ("Pod-7.prefill.svc:1", "pod-7.prefill.svc:1"),
         ] {
             let parts = parts(Method::POST, path, &[("X-Prefiller-Host-Port", value)]);
-            let Route::Handoff(found, context) = decide::route(&parts, &rules()).unwrap() else {
+            let Route::Handoff(chosen) = decide::route(&parts, &rules()).unwrap() else {
                 panic!("{path} {value}: no handoff")
             };
-            assert_eq!((found, context.as_str()), (endpoint, normal), "{path} {value}");
+            assert_eq!((chosen.endpoint, chosen.context.as_str()), (endpoint, normal), "{path} {value}");
         }
     }
 }
@@ -198,6 +203,26 @@ fn only_allowed_endpoints_are_asked() {
 }
 
 #[test]
+fn a_name_is_looked_up_last_and_for_a_handoff_only() {
+    let rules = Rules { allow: std::sync::Arc::new(super::allow::Unasked), ..rules() };
+    let route = |method: Method, value: &str, path: &str| {
+        decide::route(&parts(method, path, &[("x-prefiller-host-port", value)]), &rules)
+    };
+    let Ok(Route::Ask(chosen, _)) = route(Method::POST, "Prefill.test:1", "/v1/completions") else {
+        panic!("nothing was asked")
+    };
+    assert_eq!((chosen.endpoint, chosen.context.as_str()), (Endpoint::Completions, "prefill.test:1"));
+    assert_eq!(chosen.addresses, None);
+    for (method, value, path, kind) in [
+        (Method::POST, "prefill", "/v1/completions", ContractErrorKind::InvalidEppMetadata),
+        (Method::POST, "prefill.test:1", "/v1/responses", ContractErrorKind::UnsupportedEndpoint),
+        (Method::GET, "prefill.test:1", "/v1/completions", ContractErrorKind::UnsupportedEndpoint),
+    ] {
+        assert_eq!(route(method, value, path).unwrap_err().kind(), kind, "{path}");
+    }
+}
+
+#[test]
 fn without_a_routing_header_posts_are_checked_and_the_rest_passes() {
     let verbatim = Rules { guard: false, ..rules() };
     for (method, path, checked) in [
@@ -281,8 +306,7 @@ fn a_body_that_cannot_be_handed_off_is_refused_by_what_is_wrong_with_it() {
     for (endpoint, rows) in [(Endpoint::Chat, chat), (Endpoint::Completions, completions)] {
         for (body, code, param) in rows {
             let shown = String::from_utf8_lossy(body);
-            let error =
-                decide::validate(endpoint, WORKER.parse().unwrap(), Bytes::from_static(body)).unwrap_err();
+            let error = decide::validate(chosen(endpoint), Bytes::from_static(body)).unwrap_err();
             assert!(
                 error.source().is_some_and(|cause| cause.is::<RequestError>()),
                 "{shown}: the cause is lost"
@@ -301,14 +325,14 @@ fn a_body_that_cannot_be_handed_off_is_refused_by_what_is_wrong_with_it() {
 #[test]
 fn depth_is_refused_without_recursion() {
     let deep = Bytes::from(vec![b'['; 200_000]);
-    let error = decide::validate(Endpoint::Chat, WORKER.parse().unwrap(), deep).unwrap_err();
+    let error = decide::validate(chosen(Endpoint::Chat), deep).unwrap_err();
     assert_eq!(error.kind(), ContractErrorKind::InvalidRequest);
 }
 
 #[test]
 fn a_valid_body_becomes_a_handoff_that_holds_it() {
     let body = Bytes::from_static(CHAT.as_bytes());
-    let handoff = decide::validate(Endpoint::Chat, WORKER.parse().unwrap(), body.clone()).unwrap();
+    let handoff = decide::validate(chosen(Endpoint::Chat), body.clone()).unwrap();
     assert_eq!(handoff.request().body().as_ptr(), body.as_ptr());
     assert_eq!(handoff.request().body().len(), body.len());
     assert_eq!(handoff.context_endpoint().as_str(), WORKER);

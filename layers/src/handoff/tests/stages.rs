@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{CANARY, ID, minted, open, primed, reply, validated};
 use crate::{
     handoff::{Handoff, Verdict},
+    leg::CheckedAddresses,
     settle::{Resolution, SettleCounts, Settler},
     trtllm::Endpoint,
 };
@@ -29,6 +30,22 @@ fn each_stage_has_what_the_ones_before_it_learned() {
     assert_eq!((open.id().get(), open.reply().size()), (ID, reply("length").size()));
     assert_eq!(open.request().endpoint(), Endpoint::Chat);
     assert_eq!(open.context_endpoint().as_str(), "prefill-0:8001");
+}
+
+#[test]
+fn where_it_may_be_dialled_stays_the_same_to_the_end_and_for_every_attempt() {
+    let addresses = |handoff: Option<&CheckedAddresses>| handoff.map(|it| it.as_slice().to_vec());
+    let checked = CheckedAddresses::new(["10.0.0.5:8001".parse().unwrap()]).unwrap();
+    assert_eq!(validated().checked_addresses(), None);
+    let handoff = validated().at(checked.clone());
+    let expected = Some(checked.as_slice().to_vec());
+    assert_eq!(addresses(handoff.clone().checked_addresses()), expected);
+    let minted = handoff.mint(minted().id());
+    assert_eq!(addresses(minted.checked_addresses()), expected);
+    let primed = minted.prime(reply("length"));
+    assert_eq!(addresses(primed.checked_addresses()), expected);
+    let Verdict::Generate(open) = primed.judge() else { panic!("a generation leg is due") };
+    assert_eq!(addresses(open.checked_addresses()), expected);
 }
 
 #[test]

@@ -17,15 +17,17 @@ use super::{
 use crate::{
     buffer::BufferBudget,
     cancel::Outcome,
+    contract::{AllowContext, Allowance, LookUp},
     conversation::ConversationLayer,
     error::ErrorReply,
+    leg::CheckedAddresses,
     mint::{IdError, RandomIds},
     settle::Settler,
     stack::{HandoffLayer, HandoffService},
     test_util::{
         ScriptedBody, assert_body_traits, assert_future_traits, assert_layer_traits, assert_service_traits,
     },
-    trtllm::{DisaggRequestId, Engine, Release, SIGNATURE_HEADER, SignedMessage},
+    trtllm::{ContextEndpoint, DisaggRequestId, Engine, Release, SIGNATURE_HEADER, SignedMessage},
 };
 
 fn code(error: crate::error::BoxError) -> &'static str {
@@ -79,6 +81,22 @@ fn allow() {
     let error = assert_ready_err!(task::spawn(rig.service.call(chat(whole(CHAT)))).poll());
     assert_eq!(code(error), "context_endpoint_not_allowed");
     rig.assert_untouched();
+}
+
+#[test]
+fn allow_by() {
+    struct At(CheckedAddresses);
+    impl AllowContext for At {
+        fn allow(&self, _: &ContextEndpoint) -> Allowance {
+            let found = LookUp::Allowed(self.0.clone());
+            Allowance::Pending(Box::pin(async { found }))
+        }
+    }
+    let checked = CheckedAddresses::new(["10.9.9.9:1".parse().unwrap()]).unwrap();
+    let mut rig = rig_of(|layer| layer.allow_by(At(checked.clone())));
+    let mut call = task::spawn(rig.service.call(chat(whole(CHAT))));
+    assert_pending!(call.poll());
+    assert_eq!(rig.context_request().0.extensions().get(), Some(&checked));
 }
 
 #[test]

@@ -21,6 +21,11 @@ fn hosts_of_each_kind_are_read() {
         ("xn--bcher-kva.example:80", Host::Name("xn--bcher-kva.example"), 80, "xn--bcher-kva.example:80"),
         ("0xg:80", Host::Name("0xg"), 80, "0xg:80"),
         ("1.2.3.4.com:80", Host::Name("1.2.3.4.com"), 80, "1.2.3.4.com:80"),
+        ("_tcp.my_host:80", Host::Name("_tcp.my_host"), 80, "_tcp.my_host:80"),
+        ("localhost.:80", Host::Name("localhost."), 80, "localhost.:80"),
+        ("255.255.255.255:65535", Host::V4(Ipv4Addr::BROADCAST), 65535, "255.255.255.255:65535"),
+        ("[1:2:3:4:5:6:7:8]:80", v6("1:2:3:4:5:6:7:8"), 80, "[1:2:3:4:5:6:7:8]:80"),
+        ("[::FFFF:7F00:1]:80", v6("::ffff:7f00:1"), 80, "[::ffff:127.0.0.1]:80"),
     ] {
         let read = endpoint(text);
         assert_eq!((read.host(), read.port(), read.as_str()), (host, port, normal), "{text}");
@@ -47,6 +52,11 @@ fn everything_else_is_refused() {
         ("prefill:4294967297", Port),
         ("prefill:-1", Port),
         ("prefill:0x50", Port),
+        ("prefill:00", Port),
+        ("prefill:1e3", Port),
+        ("prefill:18446744073709551617", Port),
+        (":", Port),
+        ("null", Port),
         ("127.0.0.1", Port),
         ("[::1]", Port),
         ("::1", Host),
@@ -70,6 +80,13 @@ fn everything_else_is_refused() {
         ("010.0.0.1:80", Host),
         ("0x7f000001:80", Host),
         ("0X7F.1:80", Host),
+        ("0x7f.1:80", Host),
+        ("0x7f.0.0.1:80", Host),
+        ("0177.0.0.1:80", Host),
+        ("127.0.0.01:80", Host),
+        ("127.000.000.001:80", Host),
+        ("127.0.1:80", Host),
+        ("0:80", Host),
         ("host.0x1f:80", Host),
         ("host.0x:80", Host),
         ("host.9:80", Host),
@@ -83,6 +100,15 @@ fn everything_else_is_refused() {
         ("*:8001", Characters),
         ("a;b:8001", Characters),
         ("a:1,b:2", Characters),
+        ("a:1,", Characters),
+        (",a:1", Characters),
+        ("a:1;q=1", Characters),
+        ("a:1 b:2", Characters),
+        ("\"h:1\"", Characters),
+        ("h:1\\", Characters),
+        ("//h:1", Characters),
+        ("h~1:80", Characters),
+        ("h!:80", Characters),
         ("u:p@h:1", Characters),
         ("http://h:1", Characters),
         ("h:1/", Characters),
@@ -91,11 +117,34 @@ fn everything_else_is_refused() {
         (" h:1", Characters),
         ("h:1 ", Characters),
         ("h\t:1", Characters),
+        ("h:1\t", Characters),
+        ("\th:1", Characters),
+        ("h: 1", Characters),
+        ("h :1", Characters),
+        ("h:1\r", Characters),
+        ("h:1\n", Characters),
+        ("h:1\u{7f}", Characters),
         ("h%41:1", Characters),
+        ("h%00:1", Characters),
         ("[fe80::1%eth0]:1", Characters),
+        ("[fe80::1%25eth0]:1", Characters),
+        ("[fe80::1%1]:1", Characters),
         ("[v1.a]:1", Host),
+        ("[1:2:3:4:5:6:7]:1", Host),
+        ("[1:2:3:4:5:6:7:8:9]:1", Host),
+        ("[::1::]:1", Host),
+        ("[::10000]:1", Host),
+        ("[::ffff:127.0.0.01]:1", Host),
+        ("[::ffff:127.0.0.256]:1", Host),
+        ("[host]:1", Host),
+        ("[::1]:", Port),
+        ("[::1]1", Port),
         ("bücher.example:80", Characters),
         ("h:\u{661}", Characters),
+        ("h:\u{ff11}", Characters),
+        ("h\u{2024}x:1", Characters),
+        ("h\u{a0}:1", Characters),
+        ("h\u{200b}:1", Characters),
         ("h\0:1", Characters),
     ] {
         let error = text.parse::<ContextEndpoint>().unwrap_err();
@@ -151,6 +200,10 @@ fn the_header_occurs_once_or_not_at_all() {
     assert_eq!(read(&[b"h:1", b""]), Err(EndpointErrorKind::Repeated));
     assert_eq!(read(&[b"h:1,h:2"]), Err(EndpointErrorKind::Characters));
     assert_eq!(read(&[b"h\xff:1"]), Err(EndpointErrorKind::Characters));
+    assert_eq!(read(&[b"h:1\x80"]), Err(EndpointErrorKind::Characters));
+    assert_eq!(read(&[b"h:1\t"]), Err(EndpointErrorKind::Characters));
+    assert_eq!(read(&[b"", b""]), Err(EndpointErrorKind::Repeated));
+    assert_eq!(read(&[b"\xff", b"h:1"]), Err(EndpointErrorKind::Repeated));
     assert_eq!(read(&["h\u{e9}:1".as_bytes()]), Err(EndpointErrorKind::Characters));
 }
 
