@@ -379,12 +379,13 @@ async fn an_endpoint_on_the_list_is_that_endpoint_and_no_other() {
 
 #[tokio::test]
 async fn a_name_is_called_at_the_addresses_that_were_checked() {
-    // by what it resolves to, or as a name
+    // by its name, and by what it resolves to as well
     for entry in [
-        "127.0.0.0/8:CONTEXT_PORT",
-        "127.0.0.1/32:1-CONTEXT_PORT",
-        "10.0.0.0/8:CONTEXT_PORT,127.0.0.1/32:CONTEXT_PORT",
         "localhost:CONTEXT_PORT",
+        "localhost:CONTEXT_PORT,127.0.0.0/8:CONTEXT_PORT",
+        "127.0.0.1/32:1-CONTEXT_PORT,LocalHost:CONTEXT_PORT",
+        "10.0.0.0/8:CONTEXT_PORT,127.0.0.1/32:CONTEXT_PORT,localhost:CONTEXT_PORT",
+        "localhost:CONTEXT_PORT,10.0.0.0/8:1",
     ] {
         let world = World::start(&["--allow-context", entry]).await;
         let port = world.context.addr().port();
@@ -416,15 +417,19 @@ async fn a_name_is_called_at_the_addresses_that_were_checked() {
 }
 
 #[tokio::test]
-async fn a_name_that_resolves_to_nothing_on_the_list_is_refused_before_its_body() {
+async fn a_name_that_is_not_listed_or_leads_elsewhere_is_refused_before_its_body() {
     for entry in [
-        "10.0.0.0/8:CONTEXT_PORT",
+        // not as a name, whatever it resolves to
+        "127.0.0.0/8:CONTEXT_PORT,[::1]/128:CONTEXT_PORT",
+        "127.0.0.0/8:CONTEXT_PORT,localhost:1",
+        // to no address of a network
+        "localhost:CONTEXT_PORT,10.0.0.0/8:CONTEXT_PORT",
+        "localhost:CONTEXT_PORT,127.0.0.2/32:CONTEXT_PORT",
         "127.0.0.0/8:1-1023",
-        "127.0.0.2/32:CONTEXT_PORT",
         "*.localhost:CONTEXT_PORT",
         "127.0.0.1:CONTEXT_PORT",
-        "fd00::/8:CONTEXT_PORT",
-        "::ffff:127.0.0.0/104:CONTEXT_PORT",
+        "localhost:CONTEXT_PORT,fd00::/8:CONTEXT_PORT",
+        "localhost:CONTEXT_PORT,::ffff:127.0.0.0/104:CONTEXT_PORT",
     ] {
         let world = World::start(&["--allow-context", entry]).await;
         let port = world.context.addr().port();

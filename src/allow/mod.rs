@@ -13,7 +13,7 @@ use tower_disagg::{
 pub(crate) use self::lookups::{Lookups, Resolver, system};
 use crate::config::{self, AllowEntry, Allowed};
 
-/// The allow-list at work. A name is looked up only when no entry allows it as a name and a network could.
+/// The allow-list at work. A name is looked up only when it is listed, and networks say where it may lead.
 #[derive(Debug, Clone)]
 pub(crate) struct AllowList {
     entries: Arc<[AllowEntry]>,

@@ -102,20 +102,25 @@ fn at(addresses: &[&str]) -> Result<Vec<String>, &'static str> {
 }
 
 #[tokio::test]
-async fn only_names_that_a_network_could_allow_are_looked_up() {
+async fn only_names_that_are_listed_and_bounded_are_looked_up() {
     let names = Names::default();
     names.say("in.test", &[&["10.0.0.5"]]);
     names.say("both.test", &[&["169.254.169.254", "10.0.0.6", "[fd00::6]", "[::ffff:10.0.0.7]"]]);
     names.say("out.test", &[&["169.254.169.254", "[::ffff:169.254.169.254]"]]);
     names.say("none.test", &[&[]]);
-    let list = list(&["10.0.0.0/8:8000-8001", "::/0:9000", "named.test:8000", "*.pods.test:8000"], &names);
+    let mut entries = vec!["10.0.0.0/8:8000-8001", "::/0:9000", "named.test:7000", "*.pods.test:7000"];
+    entries.extend(["in.test:8000", "both.test:8001", "both.test:9000", "out.test:8000", "out.test:9000"]);
+    entries.extend(["none.test:8000", "other.test:8000"]);
+    let list = list(&entries, &names);
     for (endpoint, expected, asked) in [
         ("10.9.9.9:8000", at(&["anywhere"]), &[][..]),
         ("11.9.9.9:8000", Err("refused"), &[]),
         ("[::ffff:10.0.0.1]:8000", Err("refused"), &[]),
-        ("named.test:8000", at(&["anywhere"]), &[]),
-        ("a.pods.test:8000", at(&["anywhere"]), &[]),
+        ("named.test:7000", at(&["anywhere"]), &[]),
+        ("a.pods.test:7000", at(&["anywhere"]), &[]),
         ("in.test:7999", Err("refused"), &[]),
+        // whatever it would resolve to
+        ("in.test:8001", Err("refused"), &[]),
         ("in.test:8000", at(&["10.0.0.5:8000"]), &["in.test"]),
         ("both.test:8001", at(&["10.0.0.6:8001", "10.0.0.7:8001"]), &["both.test"]),
         ("out.test:8000", Err("not there"), &["out.test"]),
@@ -123,8 +128,6 @@ async fn only_names_that_a_network_could_allow_are_looked_up() {
         ("out.test:9000", Err("not there"), &[]),
         ("none.test:8000", Err("not there"), &["none.test"]),
         ("other.test:8000", Err("failed"), &["other.test"]),
-        // a name that no entry allows as one, at a port of a network
-        ("named.test:8001", Err("failed"), &["named.test"]),
         ("Both.Test:9000", at(&["[fd00::6]:9000"]), &[]),
     ] {
         assert_eq!(ask(&list, endpoint).await, expected, "{endpoint}");
@@ -143,7 +146,7 @@ async fn without_a_list_nothing_is_looked_up() {
 async fn an_answer_holds_for_two_seconds_and_a_failure_not_at_all() {
     let names = Names::default();
     names.say("a.test", &[&["10.0.0.1"], &["169.254.169.254"], &["10.0.0.3"]]);
-    let list = list(&["10.0.0.0/8:1-9"], &names);
+    let list = list(&["10.0.0.0/8:1-9", "a.test:1", "b.test:1"], &names);
     for (after, expected, asked) in [
         (0, at(&["10.0.0.1:1"]), 1),
         (1999, at(&["10.0.0.1:1"]), 0),
@@ -168,7 +171,9 @@ async fn one_asks_for_all_and_may_leave() {
     let names = Names::default();
     names.say("a.test", &[&["10.0.0.1"]]);
     names.hold();
-    let list = list(&["10.0.0.0/8:1-9"], &names);
+    let ports: Vec<_> = (1..=9).map(|port| format!("*.test:{port}")).collect();
+    let entries: Vec<_> = ports.iter().map(String::as_str).chain(["10.0.0.0/8:1-9"]).collect();
+    let list = list(&entries, &names);
     let mut asking: Vec<_> = (1..=9)
         .map(|port| {
             let list = list.clone();

@@ -13,12 +13,12 @@ use tower_disagg::trtllm::{ContextEndpoint, Host};
 /// |---|---|
 /// | `host:port` | this endpoint, in any spelling of its normal form |
 /// | `*.suffix:port` | names with at least one label before the suffix |
-/// | `10.0.0.0/8:8000`, `fd00::/8:8000-8010` | addresses inside the network, on these ports, and names for those of their addresses that are |
+/// | `10.0.0.0/8:8000`, `fd00::/8:8000-8010` | literal addresses inside the network, on these ports |
 ///
-/// The first two compare a name as a name, whatever it resolves to, and an address is no name. A network is about
-/// addresses: a name that only a network could let through is resolved, and called at nothing but the addresses that
-/// were found inside. An IPv4 address written as IPv6 (`[::ffff:10.0.0.1]`) is not inside an IPv4 network; one that a
-/// resolver wrote so is, and is called as IPv4.
+/// A name is compared as a name, and an address is no name: no network lets a name through that is not listed as one.
+/// Where there are networks for its port, they bound what a listed name may lead to: it is resolved, and called at
+/// nothing but those of its addresses that are inside one of them. An IPv4 address written as IPv6
+/// (`[::ffff:10.0.0.1]`) is not inside an IPv4 network; one that a resolver wrote so is, and is called as IPv4.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowEntry(Rule);
 
@@ -58,15 +58,15 @@ impl AllowEntry {
         }
     }
 
-    /// Whether this entry lets a request through to an address that the name of its endpoint resolves to: a network
-    /// that the address is in, in its normal form.
+    /// Whether a listed name may lead to this address for all that this entry says: whether it is a network that the
+    /// address is in, in its normal form.
     pub fn allows_resolved(&self, address: SocketAddr) -> bool {
         let Rule::Network { network, .. } = &self.0 else { return false };
-        self.is_for_names_at(address.port()) && network.contains(&address.ip().to_canonical())
+        self.bounds_names_at(address.port()) && network.contains(&address.ip().to_canonical())
     }
 
-    /// Whether names are resolved for it that have this port.
-    fn is_for_names_at(&self, port: u16) -> bool {
+    /// Whether it says where names with this port may lead.
+    fn bounds_names_at(&self, port: u16) -> bool {
         matches!(self.0, Rule::Network { ports: (first, last), .. } if (first..=last).contains(&port))
     }
 }
@@ -88,20 +88,21 @@ pub(crate) enum Allowed {
     ByAddress,
 }
 
-/// Whether `endpoint` may be called: it may when the list is empty, or when one of its entries says so.
+/// Whether `endpoint` may be called: it may when the list is empty, or when one of its entries says so; a name that is
+/// listed, only where the networks for its port, if there are any, say so too.
 pub(crate) fn allowed(list: &[AllowEntry], endpoint: &ContextEndpoint) -> Allowed {
     let named = matches!(endpoint.host(), Host::Name(_));
-    if list.is_empty() || list.iter().any(|entry| entry.allows(endpoint)) {
-        Allowed::Yes
-    } else if named && list.iter().any(|entry| entry.is_for_names_at(endpoint.port())) {
+    if !list.is_empty() && !list.iter().any(|entry| entry.allows(endpoint)) {
+        Allowed::No
+    } else if named && list.iter().any(|entry| entry.bounds_names_at(endpoint.port())) {
         Allowed::ByAddress
     } else {
-        Allowed::No
+        Allowed::Yes
     }
 }
 
-/// Where an endpoint may be called whose name resolves to `found`: at those of these addresses that an entry lets
-/// through, in their order and their normal form.
+/// Where an endpoint may be called whose name resolves to `found`: at those of these addresses that a network has, in
+/// their order and their normal form.
 pub(crate) fn resolved(
     list: &[AllowEntry],
     port: u16,

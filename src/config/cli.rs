@@ -51,8 +51,9 @@ pub struct Config {
 
     /// Context endpoints that may be called: host:port, *.suffix:port, NETWORK/LEN:port or :port-port (repeatable)
     ///
-    /// The first two compare names as names. A name that only a network could allow is resolved, within the connect
-    /// timeout, and called at nothing but those of its addresses that are in the network. Unset: any endpoint.
+    /// A name has to be listed as a name. Networks are for literal addresses, and bound where a listed name may lead:
+    /// where there is one for its port, the name is resolved, within the connect timeout, and called at nothing but those
+    /// of its addresses that are inside. Unset: any endpoint.
     #[arg(long, value_name = "ENTRY", env = "DISAGG_ALLOW_CONTEXT", help_heading = WORKERS)]
     #[arg(action = ArgAction::Append, value_delimiter = ',')]
     pub allow_context: Vec<AllowEntry>,

@@ -318,7 +318,7 @@ fn a_pinned_release_has_to_keep_conversations_when_that_is_asked_for() {
 
 #[test]
 fn allow_list() {
-    use allow::Allowed::{ByAddress, No, Yes};
+    use allow::Allowed::{No, Yes};
     #[rustfmt::skip]
     let cases: &[(&str, allow::Allowed, &[&str])] = &[
         ("127.0.0.1:8001", Yes, &["127.0.0.1:8001"]),
@@ -333,14 +333,14 @@ fn allow_list() {
         ("10.0.0.0/8:8000-8010", Yes, &["10.1.2.3:8000", "10.255.0.1:8010"]),
         ("10.0.0.0/8:8000-8010", No, &["10.1.2.3:7999", "10.1.2.3:8011", "11.0.0.1:8000", "[::ffff:10.1.2.3]:8000",
             "169.254.169.254:8000", "ten.test:7999", "ten.test:8011"]),
-        ("10.0.0.0/8:8000-8010", ByAddress, &["ten.test:8000", "TEN.test.:8010", "a:8005", "10.0.0.1.test:8000"]),
+        ("10.0.0.0/8:8000-8010", No, &["ten.test:8000", "TEN.test.:8010", "a:8005", "10.0.0.1.test:8000"]),
         ("10.0.0.7/32:1", Yes, &["10.0.0.7:1"]),
         ("10.0.0.7/32:1", No, &["10.0.0.8:1"]),
         ("0.0.0.0/0:1", Yes, &["10.0.0.7:1"]),
         ("0.0.0.0/0:1", No, &["[::1]:1", "[::ffff:10.0.0.7]:1", "a.test:2"]),
         ("fd00::/8:1", Yes, &["[fd00::1]:1"]),
         ("fd00::/8:1", No, &["[fe80::1]:1", "10.0.0.1:1"]),
-        ("fd00::/8:1", ByAddress, &["a.test:1"]),
+        ("fd00::/8:1", No, &["a.test:1"]),
         ("::/0:1", Yes, &["[2001:db8::1]:1"]),
         ("::/0:1", No, &["[::ffff:10.0.0.1]:1", "10.0.0.1:1"]),
         ("::ffff:10.0.0.0/104:1", Yes, &["[::ffff:10.0.0.1]:1"]),
@@ -450,10 +450,13 @@ fn a_list_allows_what_one_of_its_entries_allows() {
         (&[][..], Yes),
         (&["h:2"], No),
         (&["h:2", "h:1"], Yes),
+        // no network lets a name through
         (&["h:2", "10.0.0.0/8:2"], No),
-        (&["h:2", "10.0.0.0/8:1"], ByAddress),
-        // what is allowed as a name is not resolved
-        (&["10.0.0.0/8:1", "h:1"], Yes),
+        (&["h:2", "0.0.0.0/0:1"], No),
+        // but networks bound where a name that is listed may lead, when there are any for its port
+        (&["10.0.0.0/8:1", "h:1"], ByAddress),
+        (&["10.0.0.0/8:2", "h:1", "fd00::/8:1-3"], ByAddress),
+        (&["10.0.0.0/8:2-9", "h:1"], Yes),
     ] {
         let entries: Vec<AllowEntry> = entries.iter().map(|entry| entry.parse().unwrap()).collect();
         assert_eq!(allow::allowed(&entries, &"h:1".parse().unwrap()), expected, "{entries:?}");

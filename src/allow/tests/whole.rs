@@ -37,7 +37,8 @@ impl Setup {
     /// Sends a request that names `worker.test` through a new stack; status and code.
     async fn send(&self, flags: &[&str]) -> (StatusCode, Option<String>) {
         let url = self.generation.url();
-        let mut all = vec!["--generation-url", &url];
+        let name = format!("*.test:{}", self.port());
+        let mut all = vec!["--generation-url", &url, "--allow-context", &name];
         all.extend(flags);
         let config = Config::from_args(all).unwrap();
         let service = Assembly::with_resolver(config, Phases::new(), self.names.resolver()).service();
