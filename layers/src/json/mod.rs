@@ -13,7 +13,7 @@
 //! let body = Bytes::from_static(br#"{"seed": 9007199254740993, "stream": true, "x": 1e400}"#);
 //! let object = Object::parse(body)?;
 //! let edited = object.edit().set("stream", "false").set("y", "[]").finish();
-//! assert_eq!(edited.to_bytes(), &br#"{"seed": 9007199254740993, "stream": false,"x": 1e400,"y":[]}"#[..]);
+//! assert_eq!(edited.to_bytes(), &br#"{"seed": 9007199254740993, "stream": false, "x": 1e400,"y":[]}"#[..]);
 //! # Ok::<(), tower_disagg::json::JsonError>(())
 //! ```
 //!
