@@ -34,27 +34,25 @@ pub(super) fn client(endpoint: Endpoint) -> impl Strategy<Value = Map<String, Js
     let vendor = prop::collection::btree_map("x[a-zé_\\\\\"]{0,8}", any::<i64>(), 0..12);
     let stream = prop::option::of(any::<bool>());
     let options = prop::option::of(prop::option::of(any::<bool>()));
-    (vendor, stream, options, prop::option::of(any::<u32>())).prop_map(
-        move |(vendor, stream, options, limit)| {
-            let mut client: Map<String, Json> =
-                vendor.into_iter().map(|(key, value)| (key, value.into())).collect();
-            let known = [
-                ("stream", stream.map(Json::from)),
-                (
-                    "stream_options",
-                    options.map(|usage| usage.map_or(Json::Null, |usage| json!({"include_usage": usage}))),
-                ),
-                ("max_tokens", limit.map(Json::from)),
-                ("prompt", (endpoint == Endpoint::Completions).then(|| "hi".into())),
-                (
-                    "messages",
-                    (endpoint == Endpoint::Chat).then(|| json!([{"role": "user", "content": "hi"}])),
-                ),
-            ];
-            client.extend(known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
-            client
-        },
-    )
+    let streaming = (stream, options).prop_filter_map("options need a stream", |(stream, options)| {
+        (stream == Some(true) || options.flatten().is_none()).then_some((stream, options))
+    });
+    (vendor, streaming, prop::option::of(any::<u32>())).prop_map(move |(vendor, (stream, options), limit)| {
+        let mut client: Map<String, Json> =
+            vendor.into_iter().map(|(key, value)| (key, value.into())).collect();
+        let known = [
+            ("stream", stream.map(Json::from)),
+            (
+                "stream_options",
+                options.map(|usage| usage.map_or(Json::Null, |usage| json!({"include_usage": usage}))),
+            ),
+            ("max_tokens", limit.map(Json::from)),
+            ("prompt", (endpoint == Endpoint::Completions).then(|| "hi".into())),
+            ("messages", (endpoint == Endpoint::Chat).then(|| json!([{"role": "user", "content": "hi"}]))),
+        ];
+        client.extend(known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
+        client
+    })
 }
 
 /// A worker of 1.3.0rc24 answers like this; `{"a":{"b":1}}`-like changes are made by the tests.

@@ -98,7 +98,7 @@ impl ClientRequest {
                 fields::no_echo(&object)?;
             }
         }
-        let delivery = fields::delivery(&object)?;
+        let delivery = fields::delivery(endpoint, &object)?;
         Ok(Self { endpoint, object, delivery })
     }
 

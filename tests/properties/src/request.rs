@@ -139,6 +139,12 @@ fn faults(endpoint: Endpoint, client: Json<'_>) -> Vec<RequestErrorKind> {
         if !is_readable(options) || bad("include_usage") || bad("continuous_usage_stats") {
             faults.push(INVALID);
         }
+        let empty = options.kind() == Kind::Object && options.children().count() == 0;
+        if last("stream").is_none_or(|stream| stream.raw() != "true")
+            && !(empty && endpoint == Endpoint::Completions)
+        {
+            faults.push(INVALID);
+        }
     }
     match endpoint {
         Endpoint::Chat => {

@@ -1,27 +1,45 @@
 //! What each field of a client's request must be for a handoff. Unknown fields are never looked at.
 
-use super::{Delivery, RequestError, StreamUsage};
+use super::{Delivery, Endpoint, RequestError, StreamUsage};
 use crate::json::{DuplicateKey, Kind, Object, Value};
 
 /// `stream` and `stream_options`.
 ///
 /// A worker takes 1 and "yes" for `true` as well; here only what JSON calls true and false is read, so that proxy and
 /// worker can never disagree on it (contract, section 2).
-pub(super) fn delivery(object: &Object) -> Result<Delivery, RequestError> {
+///
+/// Options for a stream that was not asked for leave with the context leg, and the generation worker would refuse them:
+/// a context step for nothing, and a cache that nobody collects. So they are refused here, as that worker does.
+pub(super) fn delivery(endpoint: Endpoint, object: &Object) -> Result<Delivery, RequestError> {
     let stream = flag(object, "stream")?;
-    let usage = usage(object)?;
-    Ok(if stream { Delivery::Stream { usage } } else { Delivery::Whole })
+    let options = stream_options(object)?;
+    if stream {
+        return Ok(Delivery::Stream { usage: usage(options.as_ref())? });
+    }
+    usage(options.as_ref())?;
+    match options {
+        Some(options) if endpoint == Endpoint::Chat || !options.is_empty() => Err(RequestError::invalid(
+            STREAM_OPTIONS,
+            "is only for streams; leave it out, or set `stream` to true",
+        )),
+        _ => Ok(Delivery::Whole),
+    }
+}
+
+const STREAM_OPTIONS: &str = "stream_options";
+
+fn stream_options(object: &Object) -> Result<Option<Object>, RequestError> {
+    let Some(options) = present(object, STREAM_OPTIONS)? else { return Ok(None) };
+    if options.kind() != Kind::Object {
+        return Err(RequestError::invalid(STREAM_OPTIONS, "must be an object or null"));
+    }
+    options.object().map(Some).map_err(|error| RequestError::unreadable(STREAM_OPTIONS, error))
 }
 
 /// What `stream_options` asks for. An object asks for the usage unless it says otherwise, and for the usage throughout
 /// only together with the usage (contract, section 4).
-fn usage(object: &Object) -> Result<StreamUsage, RequestError> {
-    const FIELD: &str = "stream_options";
-    let Some(options) = present(object, FIELD)? else { return Ok(StreamUsage::Never) };
-    if options.kind() != Kind::Object {
-        return Err(RequestError::invalid(FIELD, "must be an object or null"));
-    }
-    let options = options.object().map_err(|error| RequestError::unreadable(FIELD, error))?;
+fn usage(options: Option<&Object>) -> Result<StreamUsage, RequestError> {
+    let Some(options) = options else { return Ok(StreamUsage::Never) };
     let asked = |member: (&'static str, &'static str), otherwise| {
         let (key, field) = member;
         match options.get(key).map_err(|_| DuplicateKey(field))? {

@@ -119,13 +119,26 @@ fn stream_is_a_truth_value_or_null() {
         (r#""stream":false"#, WHOLE),
         (r#""stream":null"#, WHOLE),
         (r#""str\u0065am":true"#, STREAM),
-        (r#""stream_options":{"include_usage":true}"#, WHOLE),
-        (r#""stream_options":{}"#, WHOLE),
     ] {
         on_both(members, delivery);
     }
     for value in ["1", "0", "\"true\"", "\"yes\"", "\"\"", "[]", "{}", "1.0"] {
         on_both(&format!("\"stream\":{value}"), refused(Invalid, "stream"));
+    }
+}
+
+#[test]
+fn options_of_a_stream_need_one() {
+    for stream in ["", r#","stream":false"#, r#","stream":null"#] {
+        for options in [r#"{"include_usage":true}"#, r#"{"include_usage":null}"#, r#"{"x":1}"#] {
+            on_both(&format!(r#""stream_options":{options}{stream}"#), refused(Invalid, "stream_options"));
+        }
+        // here the endpoints differ, as a worker's do
+        let chat = format!(r#"{{"messages":[],"stream_options":{{ }}{stream}}}"#);
+        assert_eq!(verdict(Chat, &chat), refused(Invalid, "stream_options"));
+        let completion = format!(r#"{{"prompt":"x","stream_options":{{ }}{stream}}}"#);
+        assert_eq!(verdict(Completions, &completion), WHOLE);
+        on_both(&format!(r#""stream_options":null{stream}"#), WHOLE);
     }
 }
 

@@ -57,7 +57,7 @@ fn is_the_replys_to_the_digit() {
         r#"{ "prompt_tokens":18446744073709551616,"x":1.00,         "total_tokens":9,"completion_tokens":5,"#;
     assert_eq!(stream.matches(whole).count(), 2, "{stream}");
     let prompt = concat!(
-        r#"{"prompt_tokens":18446744073709551616,"x":1.00,         "total_tokens":18446744073709551616,"#,
+        r#"{ "prompt_tokens":18446744073709551616,"x":1.00,         "total_tokens":18446744073709551616,"#,
         r#""completion_tokens":0}"#
     );
     assert_eq!(stream.matches(prompt).count(), 1, "{stream}");
