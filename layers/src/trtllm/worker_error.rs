@@ -25,11 +25,10 @@ pub fn worker_message(body: &[u8]) -> Option<String> {
         Ok(object) => of_object(&object)?,
         Err(_) => of_text(body)?,
     };
-    let message = match validation::first(&message) {
-        Some(short) => short,
-        None if OURS.iter().any(|name| message.contains(name)) => return None,
-        None => message,
-    };
+    let message = validation::first(&message).unwrap_or(message);
+    if OURS.iter().any(|name| message.contains(name)) {
+        return None;
+    }
     let message = shown(&message);
     (!message.is_empty()).then_some(message)
 }

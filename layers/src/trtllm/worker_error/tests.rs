@@ -55,6 +55,8 @@ fn what_quotes_the_proxys_request_is_dropped() {
     for text in [
         "bad request {'disaggregated_params': {'request_type': 'context_only'}}",
         "disagg_request_id 5 is in use",
+        // What a worker says that knows no global id.
+        "[{'type': 'extra_forbidden', 'loc': ('body', 'disaggregated_params', 'disagg_request_id'), 'msg': 'Extra inputs are not permitted', 'input': 5}]",
         // A list cut short, where no reason can be told from the client's text.
         "[{'type': 'value_error', 'loc': ('body',), 'input': {'disaggregated_params': {}}, 'msg': 'x'}]",
     ] {
