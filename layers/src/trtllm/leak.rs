@@ -64,6 +64,9 @@ const MOST_UNESCAPED: usize = 256 << 10;
 /// How much of the opaque state is enough to recognise it.
 const FRAGMENT: usize = 16;
 
+/// How long that may be with every character escaped.
+const ESCAPED: usize = FRAGMENT * 6;
+
 /// A text that gives internal state away.
 struct Needle(Vec<u8>);
 
@@ -85,12 +88,15 @@ impl Needle {
 /// The values that give internal state away.
 fn values(reply: &ContextReply) -> impl Iterator<Item = Needle> + use<> {
     let mut texts = Vec::new();
-    if let Some(state) = reply.opaque_state().map(plain) {
-        let end = state.len().saturating_sub(FRAGMENT);
-        texts.push(state[..state.len().min(FRAGMENT)].to_vec());
-        texts.push(state[end..].to_vec());
+    if let Some(state) = reply.opaque_state().map(inside) {
+        let mut beginning = unescaped(&state[..state.len().min(ESCAPED)]);
+        beginning.truncate(FRAGMENT);
+        // An escape more, as one may be cut in two.
+        let mut end = unescaped(&state[state.len().saturating_sub(ESCAPED + 6)..]);
+        end.drain(..end.len().saturating_sub(FRAGMENT));
+        texts.extend([beginning, end].map(|part| if is_filler(&part) { unescaped(state) } else { part }));
     }
-    if let Some(endpoint) = reply.info_endpoint().map(plain) {
+    if let Some(endpoint) = reply.info_endpoint().map(inside).map(unescaped) {
         // An error of a transport names the address without the scheme.
         let scheme = endpoint.windows(3).position(|window| window == b"://").map_or(0, |at| at + 3);
         texts.push(endpoint[scheme..].to_vec());
@@ -99,10 +105,22 @@ fn values(reply: &ContextReply) -> impl Iterator<Item = Needle> + use<> {
     texts.into_iter().map(Needle)
 }
 
-/// A JSON string without its quotes and escapes.
-fn plain(value: &Value) -> Vec<u8> {
+/// Whether a text is little but one byte again and again, as the base64 of zeros is. Any file may have that, so the whole
+/// state has to be there.
+fn is_filler(text: &[u8]) -> bool {
+    let mut seen = text.to_vec();
+    seen.sort_unstable();
+    seen.dedup();
+    text.len() >= FRAGMENT && seen.len() < LEAST_VARIETY
+}
+
+/// How many different bytes a part of the state has to have to be recognised by.
+const LEAST_VARIETY: usize = 4;
+
+/// A JSON string without its quotes.
+fn inside(value: &Value) -> &[u8] {
     let text = value.bytes();
-    unescaped(text.get(1..text.len().saturating_sub(1)).unwrap_or_default())
+    text.get(1..text.len().saturating_sub(1)).unwrap_or_default()
 }
 
 /// One level of JSON escapes undone, as far as ASCII is concerned. Never longer than the text.

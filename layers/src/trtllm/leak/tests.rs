@@ -95,3 +95,40 @@ proptest! {
         may_carry_state(&before, &reply);
     }
 }
+
+#[test]
+fn filler_at_the_ends_of_a_state_is_no_state() {
+    let zeros = "A".repeat(20);
+    for state in
+        [format!("{zeros}QUJDREVGR0hJSktMTQ=="), format!("QUJDREVGR0hJSktMTQ{zeros}"), format!("{zeros}BCA=")]
+    {
+        let reply = reply(json!(state), json!(null));
+        for text in [zeros.clone(), "A".repeat(64), format!("data:image/png;base64,{zeros}")] {
+            assert!(!carries_state(text.as_bytes(), &reply), "{text} of {state}");
+            assert!(!may_carry_state(text.as_bytes(), &reply), "{text} of {state}");
+        }
+        assert!(carries_state(format!("it is {state}.").as_bytes(), &reply), "{state}");
+    }
+}
+
+#[test]
+fn the_ends_of_a_state_are_found_however_it_is_written() {
+    let long = format!("{STATE}{}{STATE}", "x".repeat(500));
+    let escaped: String = long.bytes().map(|byte| format!("\\u{byte:04x}")).collect();
+    for written in
+        [json!(long).to_string(), format!("\"{escaped}\""), format!("\"{}\"", long.replace('/', r"\/"))]
+    {
+        let state: Box<serde_json::value::RawValue> = serde_json::from_str(&written).unwrap();
+        let body = body_with_state(&state);
+        let reply = ContextReply::parse(Endpoint::Chat, body.into()).unwrap();
+        for part in [&STATE[..16], &STATE[STATE.len() - 16..]] {
+            assert!(carries_state(part.as_bytes(), &reply), "{part} of {written}");
+        }
+    }
+}
+
+fn body_with_state(state: &serde_json::value::RawValue) -> String {
+    format!(
+        r#"{{"choices":[{{"finish_reason":"length","disaggregated_params":{{"ctx_request_id":1,"first_gen_tokens":[1],"encoded_opaque_state":{state}}}}}]}}"#
+    )
+}
