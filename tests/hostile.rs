@@ -536,6 +536,38 @@ async fn a_whole_reply_with_the_state_in_another_place_is_not_relayed() {
 }
 
 #[tokio::test]
+async fn the_head_of_a_generation_reply_shows_no_internal_state() {
+    for (status, kind, body) in [
+        ("200", "application/json", r#"{"choices":[]}"#),
+        ("200", "text/event-stream", "data: [DONE]\n\n"),
+        ("400", "application/json", r#"{"error":"x"}"#),
+    ] {
+        let worker = Worker::start(move |mut stream| async move {
+            request(&mut stream).await;
+            let head = format!(
+                "HTTP/1.1 {status} {STATE}\r\nx-a: 1\r\nx-b: s={STATE}\r\nx-c: tcp://10.0.0.5:37771\r\nx-a: {STATE}\r\n\
+                 x-d: 2\r\ncontent-type: {kind}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+                body.len()
+            );
+            let _ = stream.write_all((head + body).as_bytes()).await;
+            let _ = stream.read(&mut [0]).await;
+        });
+        let world = World::start(&pinned(&["--generation-url", &worker.url()])).await;
+        let fault = json!({"on": "context", "set": {
+            "/choices/0/disaggregated_params/encoded_opaque_state": STATE,
+            "/choices/0/disaggregated_params/ctx_info_endpoint": "tcp://10.0.0.5:37771"}});
+        let ask = world.ask(&chat_body("state", false)).fault(&fault).header("connection", "close");
+        let (mut client, mut text) = (TcpStream::connect(world.data).await.unwrap(), String::new());
+        client.write_all(&ask.wire()).await.unwrap();
+        tokio::time::timeout(PATIENCE, client.read_to_string(&mut text)).await.expect("in time").unwrap();
+        assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text}");
+        assert!(text.contains("x-d: 2") && text.contains(body), "{text}");
+        assert!(!text.contains(STATE) && !text.contains("10.0.0.5"), "{text}");
+        world.finish_with_orphans().await;
+    }
+}
+
+#[tokio::test]
 async fn a_whole_reply_that_finds_no_room_shows_no_internal_state() {
     let (asked, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let chunked = Arc::new(Mutex::new(false));

@@ -4,6 +4,7 @@ use http::{
     HeaderMap, Response, StatusCode, Version,
     header::{CONTENT_LENGTH, TRANSFER_ENCODING},
 };
+use hyper::ext::ReasonPhrase;
 use tower_disagg::leg::{LegError, LegErrorKind};
 
 /// A reply that hyper lets through, but whose length or meaning two readers could see differently.
@@ -23,6 +24,8 @@ pub(super) fn check<B>(mut reply: Response<B>) -> Result<Response<B>, LegError> 
         return Err(LegError::new(LegErrorKind::Interrupted).with_source(odd));
     }
     *reply.version_mut() = Version::HTTP_11;
+    // a worker's own text, which a server would write into its status line
+    reply.extensions_mut().remove::<ReasonPhrase>();
     Ok(reply)
 }
 

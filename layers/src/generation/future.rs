@@ -21,7 +21,9 @@ use crate::{
     json::Segments,
     leg::headers::{is_encoded, strip_response},
     settle::{OrSettle, Resolution, Ticket},
-    trtllm::{ContextReply, MAX_RELAYED_ERROR, carries_state, clean_generation_reply, may_carry_state},
+    trtllm::{
+        ContextReply, MAX_RELAYED_ERROR, carries_state, clean_generation_reply, may_carry_state, strip_state,
+    },
 };
 
 /// The future of [`Generation`](super::Generation).
@@ -61,6 +63,7 @@ where
     fn head(&mut self, response: Response<B>) -> Option<Response<RelayBody<B>>> {
         let (mut head, body) = response.into_parts();
         strip_response(&mut head.headers);
+        strip_state(&mut head.headers, &self.reply);
         let budget = &self.config.budget;
         if !head.status.is_success() {
             self.ticket.resolve(Resolution::Refused);

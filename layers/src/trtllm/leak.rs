@@ -1,5 +1,7 @@
 //! Whether a generation worker's error may be shown to a client.
 
+use http::{HeaderMap, HeaderValue};
+
 use super::ContextReply;
 use crate::json::Value;
 
@@ -26,6 +28,17 @@ pub fn may_carry_state(body: &[u8], reply: &ContextReply) -> bool {
 pub fn carries_state(body: &[u8], reply: &ContextReply) -> bool {
     // A model may write any number of backslashes, and nothing of the handoff stands behind them.
     !is_searchable(body) || holds(body, &values(reply).collect::<Vec<_>>()).unwrap_or(false)
+}
+
+/// Removes headers of the generation worker's reply that hold the opaque state or the info endpoint.
+pub fn strip_state(headers: &mut HeaderMap, reply: &ContextReply) {
+    let needles: Vec<_> = values(reply).collect();
+    let carries = |value: &HeaderValue| holds(value.as_bytes(), &needles).unwrap_or(true);
+    let names: Vec<_> =
+        headers.iter().filter(|(_, value)| carries(value)).map(|(name, _)| name.clone()).collect();
+    for name in names {
+        headers.remove(name);
+    }
 }
 
 /// Text in UTF-16 has a NUL in every other place, or is no UTF-8 at all.

@@ -59,7 +59,7 @@ pub use self::{
     context::context_body,
     conversation::{CONVERSATION_HEADERS, SESSION_HEADER, names_conversation},
     generation::generation_body,
-    leak::{MAX_RELAYED_ERROR, carries_state, may_carry_state},
+    leak::{MAX_RELAYED_ERROR, carries_state, may_carry_state, strip_state},
     reply::{ContextReply, Due, GenerationId},
     reply_error::{ReplyError, ReplyErrorKind},
     schema::{IdLayout, Knowledge, Schema},
