@@ -139,6 +139,10 @@ fn faults(endpoint: Endpoint, client: Json<'_>) -> Vec<RequestErrorKind> {
         if !is_readable(options) || bad("include_usage") || bad("continuous_usage_stats") {
             faults.push(INVALID);
         }
+        let known = options.named("include_usage").len() + options.named("continuous_usage_stats").len();
+        if is_readable(options) && options.children().count() != known {
+            faults.push(INVALID);
+        }
         let empty = options.kind() == Kind::Object && options.children().count() == 0;
         if last("stream").is_none_or(|stream| stream.raw() != "true")
             && !(empty && endpoint == Endpoint::Completions)

@@ -27,13 +27,21 @@ pub(super) fn delivery(endpoint: Endpoint, object: &Object) -> Result<Delivery, 
 }
 
 const STREAM_OPTIONS: &str = "stream_options";
+const INCLUDE_USAGE: &str = "include_usage";
+const CONTINUOUS: &str = "continuous_usage_stats";
 
 fn stream_options(object: &Object) -> Result<Option<Object>, RequestError> {
     let Some(options) = present(object, STREAM_OPTIONS)? else { return Ok(None) };
     if options.kind() != Kind::Object {
         return Err(RequestError::invalid(STREAM_OPTIONS, "must be an object or null"));
     }
-    options.object().map(Some).map_err(|error| RequestError::unreadable(STREAM_OPTIONS, error))
+    let options = options.object().map_err(|error| RequestError::unreadable(STREAM_OPTIONS, error))?;
+    // No worker knows another one, and the context worker does not get to see it.
+    if options.members().any(|(key, _)| key != INCLUDE_USAGE && key != CONTINUOUS) {
+        let reason = "has a member other than `include_usage` and `continuous_usage_stats`; leave it out";
+        return Err(RequestError::invalid(STREAM_OPTIONS, reason));
+    }
+    Ok(Some(options))
 }
 
 /// What `stream_options` asks for. An object asks for the usage unless it says otherwise, and for the usage throughout
@@ -50,8 +58,8 @@ fn usage(options: Option<&Object>) -> Result<StreamUsage, RequestError> {
             }
         }
     };
-    let included = asked(("include_usage", "stream_options.include_usage"), true)?;
-    let throughout = asked(("continuous_usage_stats", "stream_options.continuous_usage_stats"), false)?;
+    let included = asked((INCLUDE_USAGE, "stream_options.include_usage"), true)?;
+    let throughout = asked((CONTINUOUS, "stream_options.continuous_usage_stats"), false)?;
     Ok(match (included, throughout) {
         (false, _) => StreamUsage::Never,
         (true, false) => StreamUsage::AtEnd,

@@ -158,12 +158,12 @@ fn usage_is_asked_for_in_stream_options() {
         (r#"{ "continuous_usage_stats":true }"#, Throughout),
         (r#"{"include_usage":false,"continuous_usage_stats":true}"#, Never),
         (r#"{"include_usage":null,"continuous_usage_stats":true}"#, Never),
-        (r#"{"include_obfuscation":true}"#, AtEnd),
     ] {
         on_both(&format!(r#""stream":true,"stream_options":{options}"#), Ok(Delivery::Stream { usage }));
     }
-    for value in ["true", "false", "[]", "\"\"", "0"] {
-        on_both(&format!("\"stream_options\":{value}"), refused(Invalid, "stream_options"));
+    for value in ["true", "false", "[]", "\"\"", "0", r#"{"include_obfuscation":true}"#, r#"{"x":null}"#] {
+        let members = format!("\"stream\":true,\"stream_options\":{value}");
+        on_both(&members, refused(Invalid, "stream_options"));
     }
     for (member, field) in [
         ("include_usage", "stream_options.include_usage"),
