@@ -277,6 +277,10 @@ impl Engines for Known {
     fn context(&self, endpoint: &ContextEndpoint) -> Engine {
         self.0.context(endpoint.as_str())
     }
+
+    fn refused(&self, endpoint: &ContextEndpoint) {
+        self.0.refused(endpoint.as_str());
+    }
 }
 
 /// The whole stack, as a service for any server: what the binary runs, without its listeners, `/health` and `/ready`.

@@ -148,6 +148,30 @@ async fn a_worker_that_came_back_as_another_release_is_asked_again() {
     world.finish().await;
 }
 
+/// Nobody sees it go: no request runs, no probe comes, and the new one listens at once.
+#[tokio::test]
+async fn a_worker_that_was_replaced_unseen_is_asked_again_when_a_handoff_was_refused() {
+    let thinks = json!({"model": "sim", "messages": [{"role": "user", "content": "again"}],
+        "chat_template_kwargs": {"enable_thinking": true}});
+    let world = pair("1.4.0rc1", "1.4.0rc1", &[]).await;
+    Answer::of(&world.exchange(&thinks).await).is(&expected_answer(&thinks));
+    let port = world.generation.addr().port();
+    world.generation.shutdown().await;
+    let config = trtllm_sim::Config::new(trtllm_sim::Role::Generation).port(port).release("1.3.0rc24");
+    let old = Engine::start(config).await.unwrap();
+    // what was heard a moment ago is not doubted
+    tokio::time::sleep(std::time::Duration::from_millis(5_500)).await;
+    assert_eq!(world.exchange(&thinks).await.status, 400);
+    let served = async {
+        while world.exchange(&thinks).await.status != 200 {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(common::PATIENCE, served).await.expect("shaped for the new one in time");
+    assert_eq!(probes(&old), 1);
+    world.finish_with_orphans().await;
+}
+
 #[tokio::test]
 async fn a_generation_worker_that_loads_for_a_while() {
     // nothing listens yet where the generation worker will be

@@ -66,6 +66,8 @@ pub(super) struct Context {
 const LASTING: Duration = Duration::from_secs(60 * 60);
 /// How long one is left alone that did not say, or that is not supported.
 const SHORT: Duration = Duration::from_secs(60);
+/// What was heard less than this ago is not doubted for a refused request.
+const RECENT: Duration = Duration::from_secs(5);
 /// How many context workers are remembered.
 const MOST: usize = 1024;
 /// How many releases the log is told of that are newer than any known. Any server can be named as a context worker, and
@@ -227,6 +229,20 @@ impl Releases {
         self.0.stale.notified().await;
     }
 
+    /// The local generation worker has refused what the context worker at `authority` handed over. Each may have been
+    /// replaced without a connection that failed, so both are asked again: the one when it is needed next, the other
+    /// in the background, as a client can bring refusals about.
+    pub(crate) fn refused(&self, authority: &str) {
+        if lock(&self.0.local).until.is_some_and(is_old) {
+            self.0.stale.notify_one();
+        }
+        let mut contexts = lock(&self.0.contexts);
+        let old = |entry: &Arc<Context>| lock(&entry.known).as_ref().is_some_and(|(_, until)| is_old(*until));
+        if contexts.get(authority).is_some_and(old) {
+            contexts.remove(authority);
+        }
+    }
+
     // === context workers ===
 
     /// The release of a context worker, named by its authority in normal form.
@@ -261,6 +277,11 @@ impl Releases {
     pub(super) fn remembered(&self) -> usize {
         lock(&self.0.contexts).len()
     }
+}
+
+/// Whether what holds until then was heard a while ago.
+fn is_old(until: Instant) -> bool {
+    until.saturating_duration_since(Instant::now()) + RECENT < LASTING
 }
 
 /// Drops what has run out, and if there is nothing of that kind, what will run out first.

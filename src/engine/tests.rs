@@ -555,3 +555,34 @@ async fn a_context_worker_that_is_too_old_for_conversations_is_warned_about_once
         assert!(lines.iter().all(|line| line.contains("WARN") && line.contains("1.3.0rc21 and newer can")));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_handoff_has_both_workers_asked_again() {
+    let (workers, releases) = (Workers::default(), Releases::new(None, Wanted::default()));
+    workers.say("g:1", RC24);
+    workers.say("x:1", RC24);
+    let watching = tokio::spawn(watch(generation_gate(&releases, &workers)));
+    let gate = ContextGateLayer::new(releases.clone(), workers.probe()).layer(leg(None).0);
+    call(&gate, "x:1").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(workers.asked(), 2);
+    // not for each of many
+    for _ in 0..3 {
+        releases.refused("x:1");
+        releases.refused("not known:1");
+        call(&gate, "x:1").await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(workers.asked(), 0);
+    advance(Duration::from_secs(6)).await;
+    const NEW: Said = Said::Reply(200, r#"{"version":"1.4.0rc1"}"#);
+    workers.say("g:1", NEW);
+    workers.say("x:1", NEW);
+    releases.refused("x:1");
+    assert_eq!(releases.local(), Some(release("1.3.0rc24")), "nobody waits for it");
+    call(&gate, "x:1").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!((releases.local(), releases.context("x:1")), (Some(release("1.4.0rc1")), release("1.4.0rc1")));
+    assert_eq!(workers.asked(), 2);
+    watching.abort();
+}

@@ -10,6 +10,10 @@ pub trait Engines: Send + Sync {
 
     /// The context worker at `endpoint`.
     fn context(&self, endpoint: &ContextEndpoint) -> Engine;
+
+    /// The generation worker has refused a request (400) that came from the context worker at `endpoint`: one of the two
+    /// may have been replaced by another release. Must not block. Does nothing unless implemented.
+    fn refused(&self, _endpoint: &ContextEndpoint) {}
 }
 
 /// All workers are of one release, or of none that is known.
@@ -30,5 +34,9 @@ impl<T: Engines + ?Sized> Engines for std::sync::Arc<T> {
 
     fn context(&self, endpoint: &ContextEndpoint) -> Engine {
         (**self).context(endpoint)
+    }
+
+    fn refused(&self, endpoint: &ContextEndpoint) {
+        (**self).refused(endpoint);
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{
-    Response,
+    Response, StatusCode,
     header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
     response::Parts,
 };
@@ -18,11 +18,13 @@ use super::{RelayBody, decide, layer::Config};
 use crate::{
     buffer::{Collect, CollectError},
     error::{BoxError, GenerationError, GenerationErrorKind},
+    handoff::{Handoff, Open},
     json::Segments,
     leg::headers::{is_encoded, strip_response},
     settle::{OrSettle, Resolution, Ticket},
     trtllm::{
-        ContextReply, MAX_RELAYED_ERROR, carries_state, clean_generation_reply, may_carry_state, strip_state,
+        ContextEndpoint, ContextReply, MAX_RELAYED_ERROR, carries_state, clean_generation_reply,
+        may_carry_state, strip_state,
     },
 };
 
@@ -32,6 +34,7 @@ use crate::{
 pub struct GenerationFuture<B> {
     state: State<B>,
     reply: ContextReply,
+    endpoint: ContextEndpoint,
     ticket: Ticket,
     config: Arc<Config>,
 }
@@ -50,13 +53,20 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BoxError>,
 {
-    pub(super) fn new<F, E>(response: F, reply: ContextReply, ticket: Ticket, config: Arc<Config>) -> Self
+    pub(super) fn new<F, E>(response: F, handoff: &Handoff<Open>, config: Arc<Config>) -> Self
     where
         F: Future<Output = Result<Response<B>, E>> + Send + 'static,
         E: Into<BoxError>,
     {
         let call = Box::pin(Sent { response });
-        Self { state: State::Head(OrSettle::call(call, ticket.clone())), reply, ticket, config }
+        let ticket = handoff.ticket().clone();
+        Self {
+            state: State::Head(OrSettle::call(call, ticket.clone())),
+            reply: handoff.reply().clone(),
+            endpoint: handoff.context_endpoint().clone(),
+            ticket,
+            config,
+        }
     }
 
     /// The head is here: relay a stream at once, and read anything else first.
@@ -67,6 +77,9 @@ where
         let budget = &self.config.budget;
         if !head.status.is_success() {
             self.ticket.resolve(Resolution::Refused);
+            if head.status == StatusCode::BAD_REQUEST {
+                self.config.engines.refused(&self.endpoint);
+            }
             let body = Collect::new(body, MAX_RELAYED_ERROR as u64, budget);
             self.state = State::Error(Some(head), body);
             return None;

@@ -74,9 +74,7 @@ where
         if let Some(signer) = &self.config.signer {
             sign(request.headers_mut(), &**signer, handoff.reply(), &shape);
         }
-        let ticket = handoff.ticket().clone();
-        let reply = handoff.reply().clone();
-        GenerationFuture::new(self.inner.call(request), reply, ticket, self.config.clone())
+        GenerationFuture::new(self.inner.call(request), &handoff, self.config.clone())
     }
 }
 
