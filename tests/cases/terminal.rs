@@ -1,6 +1,6 @@
 //! Group 5: answers that the context step has finished, and limits.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use trtllm_sim::expected_answer;
 
 use crate::common::{
