@@ -77,7 +77,8 @@ pub fn is_encoded(headers: &HeaderMap) -> bool {
     headers.get_all(CONTENT_ENCODING).iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-fn strip_hop_by_hop(headers: &mut HeaderMap) {
+/// Removes what holds for one connection only.
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let nominated: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()
