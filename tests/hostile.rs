@@ -716,6 +716,7 @@ async fn what_comes_over_http_2_passes_through() {
                 assert_eq!(leg.body, ask.body, "{mode}");
                 let host = leg.headers.get_all("host").iter().count();
                 assert_eq!((host, leg.header("te")), (1, None), "{mode}");
+                assert_eq!(leg.headers.get_all("cookie").iter().collect::<Vec<_>>(), ["a=1; b=2"], "{mode}");
             }
         }
         let models = client.send(&Ask::get("/v1/models")).await;

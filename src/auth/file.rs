@@ -2,8 +2,9 @@ use std::{
     borrow::Cow,
     error::Error,
     fmt,
-    fs::{self, File},
+    fs::File,
     io::{self, Read},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -66,13 +67,15 @@ impl From<io::Error> for KeyFileError {
 
 /// Reads the key that is in a file now. Blocks as long as the file system does.
 pub(super) fn read(path: &Path) -> Result<SigningKey, KeyFileError> {
-    // opening a pipe would wait for somebody to write to it
-    if !fs::metadata(path)?.is_file() {
+    // opening a pipe would wait for somebody to write to it, for ever; and what a path leads to can change between two
+    // looks at it
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
         return Err(KeyFileError("it is not a regular file".into()));
     }
     // with room for all of it from the start, as a larger buffer would leave a copy behind
     let mut content = Zeroizing::new(Vec::with_capacity(MOST + 1));
-    File::open(path)?.take(MOST as u64 + 1).read_to_end(&mut content)?;
+    file.take(MOST as u64 + 1).read_to_end(&mut content)?;
     key(&content)
 }
 

@@ -4,7 +4,7 @@ use tokio::time::{Instant, advance, sleep};
 use tower_disagg::{generation::SharedKey, trtllm::SigningKey};
 
 use super::{
-    file::{MOST, key},
+    file::{KeyFileError, MOST, key, read},
     watch::{EVERY, Found, Known},
     *,
 };
@@ -105,6 +105,39 @@ fn a_file_shows_its_path_only() {
     assert_eq!((file.path(), file.key()), (&*at.0, &secret("CANARY")));
     let shown = format!("{file:?}");
     assert!(shown.contains("disagg-auth-key") && !shown.contains("CANARY"), "{shown}");
+}
+
+/// A pipe that nobody writes to, and a link that leads to it and to a key in turn.
+#[test]
+fn a_pipe_in_the_place_of_the_file_holds_nobody_up() {
+    use std::{fs, os::unix::fs::symlink, sync::mpsc, thread};
+
+    let folder = std::env::temp_dir().join(format!("disagg-auth-pipe-{}", std::process::id()));
+    fs::create_dir(&folder).unwrap();
+    let [pipe, key, link, next] = ["pipe", "key", "link", "next"].map(|name| folder.join(name));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    fs::write(&key, "one").unwrap();
+    symlink(&key, &link).unwrap();
+
+    let (done, end) = mpsc::channel();
+    let reading = link.clone();
+    thread::spawn(move || {
+        let why = |error: KeyFileError| error.to_string();
+        let reads = (0..20_000).map(|_| read(&reading).map_err(why));
+        let _ = done.send(reads.filter(|read| *read != Ok(secret("one"))).last());
+    });
+    let started = std::time::Instant::now();
+    let mut swaps = [&pipe, &key].into_iter().cycle();
+    let odd = loop {
+        symlink(swaps.next().unwrap(), &next).unwrap();
+        fs::rename(&next, &link).unwrap();
+        match end.recv_timeout(Duration::ZERO) {
+            Err(mpsc::RecvTimeoutError::Timeout) if started.elapsed() < Duration::from_secs(20) => {}
+            end => break end,
+        }
+    };
+    fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(odd, Ok(Some(Err("it is not a regular file".to_owned()))));
 }
 
 /// Waits until the key is this one; returns how long it took. The clock stands still while a file is read.

@@ -57,7 +57,8 @@ pub(super) fn route(parts: &Parts, rules: &Rules) -> Result<Route, ContractError
             .with_source(error)
     })?;
     let Some(context) = context else {
-        let check = rules.guard && parts.method == Method::POST;
+        // methods are case-sensitive, but not every server takes them so
+        let check = rules.guard && parts.method.as_str().eq_ignore_ascii_case(Method::POST.as_str());
         return Ok(if check { Route::Check } else { Route::Pass });
     };
     let question = match rules.allow.allow(&context) {

@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::IdSource;
 use crate::{
     json::{Kind, Object, Value},
+    leg::headers::strip_hop_by_hop,
     trtllm::{CONVERSATION_HEADERS, names_conversation},
 };
 
@@ -110,6 +111,8 @@ fn id(text: &[u8]) -> Found {
 /// Headers at which a worker looks before this one would win, so they go. Those after it stay: no worker gets to them,
 /// and `x-correlation-id` is used for tracing as well.
 pub(super) fn set(headers: &mut HeaderMap, header: &HeaderName, id: HeaderValue) {
+    // now, while it is the client's: later on a `Connection` that nominates the header would take the id off both legs
+    strip_hop_by_hop(headers);
     let place = CONVERSATION_HEADERS.iter().position(|name| name == header);
     for before in &CONVERSATION_HEADERS[..place.unwrap_or_default()] {
         headers.remove(before);

@@ -264,6 +264,16 @@ fn the_inner_service_gets_the_request_with_the_id() {
 }
 
 #[test]
+fn a_client_cannot_nominate_the_id_away() {
+    let mut from = request();
+    from.headers_mut().insert("x-chat-id", HeaderValue::from_static("7f3b"));
+    from.headers_mut().insert("connection", HeaderValue::from_static("x-session-id, x-chat-id"));
+    let mut seen = sent(&layer(&["header:x-chat-id"]), from);
+    crate::leg::headers::strip_request(seen.headers_mut());
+    assert_eq!(*seen.headers(), headers(&[("x-session-id", b"7f3b"), ("x-correlation-id", b"trace")]));
+}
+
+#[test]
 fn what_has_no_id_goes_on_as_it_came() {
     for list in [&[][..], &["header:x-none"], &["body:/messages"], &["header:x-none", "body:/none"]] {
         let seen = sent(&layer(list), request());

@@ -4,9 +4,9 @@
 //! connection only, what the body's new length would contradict, and what only the serving side may say.
 
 use http::{
-    HeaderMap, HeaderName,
+    HeaderMap, HeaderName, HeaderValue,
     header::{
-        ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST,
+        ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, HOST,
         PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
     },
 };
@@ -42,12 +42,27 @@ const SERVING_SIDE_ONLY: [HeaderName; 3] = [
     HeaderName::from_static("x-trtllm-subagent-affinity-auth"),
 ];
 
-/// Removes from a client's request what must not reach a worker.
+/// Removes from a client's request what must not reach a worker. Cookies that came in pieces are put together.
 pub fn strip_request(headers: &mut HeaderMap) {
     strip_hop_by_hop(headers);
     strip_serving_side(headers);
     for name in [&ROUTING_HEADER, &HOST, &CONTENT_LENGTH, &EXPECT] {
         headers.remove(name);
+    }
+    join_cookies(headers);
+}
+
+/// HTTP/2 lets cookies come in several headers, HTTP/1 does not: whoever reads the first one only would miss the rest
+/// (RFC 9113, section 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let pieces: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if pieces.len() < 2 {
+        return;
+    }
+    // what stood in headers stands in one
+    if let Ok(mut cookies) = HeaderValue::from_bytes(&pieces.join(&b"; "[..])) {
+        cookies.set_sensitive(true);
+        headers.insert(COOKIE, cookies);
     }
 }
 
@@ -77,7 +92,8 @@ pub fn is_encoded(headers: &HeaderMap) -> bool {
     headers.get_all(CONTENT_ENCODING).iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-fn strip_hop_by_hop(headers: &mut HeaderMap) {
+/// Removes what holds for one connection only.
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let nominated: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()

@@ -105,7 +105,6 @@ fn headers_that_must_not_travel_are_stripped() {
         "x-request-id",
         "x-gateway-destination-endpoint",
         "user-agent",
-        "cookie",
         "retry-after",
     ];
     let all = |name: &'static str| headers(&[(name, "v"), ("x-other", "1"), (name, "w")]);
@@ -138,6 +137,23 @@ fn headers_that_must_not_travel_are_stripped() {
     assert_eq!(map, all("accept-encoding"));
     strip_context_request(&mut map);
     assert_eq!(map, headers(&[("x-other", "1")]));
+}
+
+#[test]
+fn cookies_in_pieces_go_to_a_worker_as_one() {
+    for (pieces, whole) in
+        [(&[][..], None), (&["a=1"], Some("a=1")), (&["a=1", "b=2", "c=3; d=4"], Some("a=1; b=2; c=3; d=4"))]
+    {
+        for strip in [strip_request, strip_context_request] {
+            let mut map = headers(&[("x-other", "1")]);
+            for &piece in pieces {
+                map.append("cookie", HeaderValue::from_static(piece));
+            }
+            strip(&mut map);
+            let left: Vec<_> = map.get_all("cookie").iter().map(|value| value.to_str().unwrap()).collect();
+            assert_eq!(left, Vec::from_iter(whole), "{pieces:?}");
+        }
+    }
 }
 
 #[test]

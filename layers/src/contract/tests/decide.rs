@@ -229,6 +229,7 @@ fn without_a_routing_header_posts_are_checked_and_the_rest_passes() {
         (Method::POST, "/v1/chat/completions", true),
         (Method::POST, "/v1/responses", true),
         (Method::POST, "/", true),
+        (Method::from_bytes(b"post").unwrap(), "/v1/chat/completions", true),
         (Method::GET, "/v1/models", false),
         (Method::HEAD, "/health", false),
         (Method::DELETE, "/v1/responses/1", false),
