@@ -162,7 +162,7 @@ async fn all_right(context: Worker, generation: Worker, cases: Vec<Case>, flags:
             // chat leaves it out, completions says null
             match case.body.get("messages") {
                 Some(_) => drop(expected.logprobs.remove(0)),
-                None => expected.logprobs[0] = Value::Null,
+                None => expected.logprobs[0].as_array_mut().unwrap()[1..3].fill(Value::Null),
             }
         }
         expected.usage["prompt_tokens_details"]["cached_tokens"] = json!(match (told.usage, case.cached) {
