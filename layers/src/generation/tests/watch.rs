@@ -104,7 +104,10 @@ proptest! {
             parts.push(part);
             rest = more;
         }
-        let events = lines.split(String::is_empty);
+        // Where an empty line stands between the two, a return and a newline are one line end.
+        let plain = text.replace("\r\n", "\n").replace('\r', "\n");
+        let lines: Vec<&str> = plain.split('\n').collect();
+        let events = lines.split(|line| line.is_empty());
         let events: Vec<Vec<_>> = events.map(|event| event.iter().filter_map(|line| line.strip_prefix("data: ")).collect()).collect();
         let done = events.iter().any(|data| *data == ["[DONE]"]);
         let error = events.iter().any(|data| data.first().is_some_and(|data| data.starts_with("{\"error\"")));
